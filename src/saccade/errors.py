@@ -1,0 +1,19 @@
+"""What goes wrong because of the call or the data: told in one message, with exit code 2."""
+
+from difflib import get_close_matches
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """The call, the config or the data is wrong; the message says what, where and what to do."""
+
+
+class TrainingError(RuntimeError):
+    """The work itself failed (exit code 1); what was saved before is intact."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of an error message: the known name nearest to `name`, or all of them."""
+    known = list(known)
+    guess = get_close_matches(name, known, n=1)
+    return f"did you mean {guess[0]!r}?" if guess else f"known: {', '.join(map(str, known))}"
