@@ -1,0 +1,264 @@
+"""The Transformer (Vaswani et al. 2017). Read top-down: config, model, layers, decoding state."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from saccade.blocks.attention import CrossAttention, SelfAttention
+from saccade.blocks.caches import KeyValueCache, SourceMemory
+from saccade.blocks.dropout import Dropout
+from saccade.blocks.embeddings import TokenEmbedding
+from saccade.blocks.feedforward import ACTIVATIONS, FeedForward
+from saccade.blocks.masks import causal_mask, padding_mask
+from saccade.blocks.norms import NORMS, PLACEMENTS
+from saccade.blocks.positions import POSITIONS
+from saccade.blocks.scores import SCORES
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TransformerConfig:
+    source_vocab_size: int  # these two come from the data, never from a config file
+    target_vocab_size: int
+    dim: int = 128
+    layers: int = 4  # of the encoder and of the decoder
+    heads: int = 4
+    ffn_dim: int = 256
+    dropout: float = 0.1  # of embeddings and sublayers
+    attention_dropout: float = 0.0
+    norm: Literal["layer", "rms", "batch"] = "layer"
+    placement: Literal["post", "pre", "output"] = "pre"
+    position: Literal["sinusoidal", "sinusoidal-halves", "learned", "index", "circle"] = (
+        "sinusoidal"
+    )
+    limit: int = 1024  # of learned positions; the others extend
+    score: str = "scaled-dot"
+    activation: str = "relu"
+    bias: bool = False  # of attention and the second feed-forward map
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A batch of source sequences: token ids, padded on the right."""
+
+    tokens: Int[Tensor, "B S"]
+    lengths: Int[Tensor, " B"]
+
+    @property
+    def mask(self) -> Bool[Tensor, "B 1 1 S"] | None:
+        """What may be attended to; None when there is no padding, which saves the kernel work."""
+        size = self.tokens.shape[1]
+        if int(self.lengths.min()) == size:
+            return None
+        return padding_mask(self.lengths, size)[:, None, None]
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder; embeddings are shared with the output, and by both if `joint`."""
+
+    Config = TransformerConfig
+    paper = "Vaswani et al. 2017, Attention Is All You Need"
+    tasks = ("translate",)
+    default_preset = "tiny"
+    PRESETS: ClassVar[dict[str, dict[str, dict[str, Any]]]] = {
+        "tiny": {"model": {"dim": 128, "layers": 4, "heads": 4, "ffn_dim": 256}},
+        "small": {"model": {"dim": 256, "layers": 3, "heads": 4, "ffn_dim": 1024}},
+        "base": {
+            "model": {
+                "dim": 512, "layers": 6, "heads": 8, "ffn_dim": 2048, "placement": "post",
+                "bias": True,
+            },
+        },
+        "big": {
+            "model": {
+                "dim": 1024, "layers": 6, "heads": 16, "ffn_dim": 4096, "placement": "post",
+                "bias": True, "dropout": 0.3,
+            },
+        },
+    }  # fmt: skip
+
+    def __init__(self, config: TransformerConfig, *, joint: bool):
+        super().__init__()
+        self.config = config
+        placement = PLACEMENTS[config.placement]
+        self.target_embedding = TokenEmbedding(config.target_vocab_size, config.dim)
+        self.source_embedding = (
+            self.target_embedding if joint else TokenEmbedding(config.source_vocab_size, config.dim)
+        )
+        self.positions = POSITIONS[config.position](config.dim, config.limit)
+        self.dropout = Dropout(config.dropout)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.encoder_norm = placement.final_norm(config.dim, NORMS[config.norm])
+        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+        self.decoder_norm = placement.final_norm(config.dim, NORMS[config.norm])
+
+    @property
+    def output_weight(self) -> Float[Tensor, "V D"]:
+        """The output projection is the target embedding (section 3.4)."""
+        return self.target_embedding.weight
+
+    def encode(self, source: Source) -> Float[Tensor, "B S D"]:
+        x = self.source_embedding(source.tokens) + self.positions.first(source.tokens.shape[1])
+        x, mask = self.dropout(x), source.mask
+        for layer in self.encoder:
+            x = layer(x, mask)
+        return self.encoder_norm(x)
+
+    def forward(self, source: Source, target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        """The decoder's last hidden vectors, each having read its token and those before it."""
+        memory, mask = self.encode(source), source.mask
+        x = self.target_embedding(target) + self.positions.first(target.shape[1])
+        x, causal = self.dropout(x), causal_mask(target.shape[1], device=target.device)
+        for layer in self.decoder:
+            x = layer(x, causal, memory, mask)
+        return self.decoder_norm(x)
+
+    def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
+        return hidden @ self.output_weight.mT
+
+    def start(
+        self, source: Source, prefix: Sequence[Sequence[int]] | None = None
+    ) -> "TransformerState":
+        memory = self.encode(source)
+        projected = [torch.stack(layer.cross_attention.project(memory)) for layer in self.decoder]
+        sources = SourceMemory.of(torch.stack(projected), source.mask)
+        heads, rows = self.config.heads, len(source.tokens)
+        past = KeyValueCache.empty(
+            len(self.decoder), rows, heads, self.config.dim // heads, like=memory
+        )
+        state = TransformerState(past, sources)
+        return state if prefix is None else self._read(prefix, state)
+
+    def step(
+        self, token: Int[Tensor, " N"], state: "TransformerState"
+    ) -> tuple[Float[Tensor, "N V"], "TransformerState"]:
+        hidden, state = self._extend(token.unsqueeze(1), torch.ones_like(token), state)
+        return self.logits(hidden.squeeze(1)), state
+
+    def _read(
+        self, prefix: Sequence[Sequence[int]], state: "TransformerState"
+    ) -> "TransformerState":
+        """Read every row's prefix at once: shorter ones are padded in front."""
+        size = max(map(len, prefix))
+        tokens = torch.tensor([[0] * (size - len(row)) + list(row) for row in prefix])
+        counts = torch.tensor([len(row) for row in prefix])
+        return self._extend(tokens, counts, state)[1] if size else state
+
+    def _extend(
+        self, tokens: Int[Tensor, "N T"], counts: Int[Tensor, " N"], state: "TransformerState"
+    ) -> tuple[Float[Tensor, "N T D"], "TransformerState"]:
+        """Read T more tokens, the last `counts` of which are real in each row."""
+        size = tokens.shape[1]
+        past = state.past.grow(counts, size)
+        places = past.ages.unsqueeze(1) - torch.arange(size, 0, -1, device=tokens.device)
+        x = self.target_embedding(tokens) + self.positions(places.clamp(min=0))
+        mask = past.mask
+        if size > 1:
+            causal = causal_mask(size, past.store.shape[-2], device=tokens.device)
+            mask = combine(mask, causal[None, None])
+        for number, layer in enumerate(self.decoder):
+            x = layer.extend(x, number, past, mask, state.memory)
+        return self.decoder_norm(x), TransformerState(past, state.memory)
+
+
+class EncoderLayer(nn.Module):
+    """Self-attention, then feed-forward; each in its residual connection (section 3.1)."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.attention = SelfAttention(config.dim, config.heads, **_attention_parts(config))
+        self.ffn = _feed_forward(config)
+        self.around_attention = _residual(config)
+        self.around_ffn = _residual(config)
+
+    def forward(
+        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"] | None
+    ) -> Float[Tensor, "B S D"]:
+        x = self.around_attention(x, lambda h: self.attention(h, mask))
+        return self.around_ffn(x, self.ffn)
+
+
+class DecoderLayer(nn.Module):
+    """Masked self-attention, attention to the source, feed-forward (section 3.1)."""
+
+    def __init__(self, config: TransformerConfig):
+        super().__init__()
+        self.attention = SelfAttention(config.dim, config.heads, **_attention_parts(config))
+        self.cross_attention = CrossAttention(config.dim, config.heads, **_attention_parts(config))
+        self.ffn = _feed_forward(config)
+        self.around_attention = _residual(config)
+        self.around_cross_attention = _residual(config)
+        self.around_ffn = _residual(config)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B T D"],
+        causal: Bool[Tensor, "T T"],
+        memory: Float[Tensor, "B S D"],
+        mask: Bool[Tensor, "B 1 1 S"] | None,
+    ) -> Float[Tensor, "B T D"]:
+        keys, values = self.cross_attention.project(memory)
+        x = self.around_attention(x, lambda h: self.attention(h, causal[None, None]))
+        x = self.around_cross_attention(x, lambda h: self.cross_attention(h, keys, values, mask))
+        return self.around_ffn(x, self.ffn)
+
+    def extend(
+        self,
+        x: Float[Tensor, "N T D"],
+        number: int,
+        past: KeyValueCache,
+        mask: Bool[Tensor, "#N 1 #T L"] | None,
+        memory: SourceMemory,
+    ) -> Float[Tensor, "N T D"]:
+        """The same for T more tokens, with the past in a cache and the source projected before."""
+        x = self.around_attention(x, lambda h: past.attend(number, self.attention, h, mask))
+        x = self.around_cross_attention(
+            x, lambda h: memory.attend(number, self.cross_attention, h)
+        )
+        return self.around_ffn(x, self.ffn)
+
+
+@dataclass(frozen=True, slots=True)
+class TransformerState:
+    """What the decoder has read, by row, and the sources the rows translate."""
+
+    past: KeyValueCache
+    memory: SourceMemory
+
+    @property
+    def rows(self) -> int:
+        return len(self.past.ages)
+
+    def select(self, rows: Int[Tensor, " N"]) -> "TransformerState":
+        return TransformerState(self.past.select(rows), self.memory.select(rows))
+
+    def join(self, other: "TransformerState") -> "TransformerState":
+        return TransformerState(self.past.join(other.past), self.memory.join(other.memory))
+
+
+class AttentionParts(TypedDict):
+    score: ScoreMaker
+    bias: bool
+    dropout: float
+
+
+def _attention_parts(config: TransformerConfig) -> AttentionParts:
+    score = find(SCORES, config.score, what="score")
+    return {"score": score, "bias": config.bias, "dropout": config.attention_dropout}
+
+
+def _feed_forward(config: TransformerConfig) -> FeedForward:
+    return FeedForward(
+        config.dim,
+        config.ffn_dim,
+        activation=ACTIVATIONS[config.activation],
+        dropout=config.ffn_dropout,
+        output_bias=config.bias,
+    )
+
+
+def _residual(config: TransformerConfig) -> Placement:
+    return PLACEMENTS[config.placement](config.dim, NORMS[config.norm], config.dropout)

@@ -1,0 +1,69 @@
+"""What a task promises the trainer, the command line and the server."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+from torch import Tensor, nn
+
+from saccade.inspection.alignment import AttentionMap
+from saccade.tasks.metrics import Metric
+
+
+class Term(NamedTuple):
+    """One part of a loss: a sum over `count` things, whose mean counts `weight` times."""
+
+    sum: Tensor
+    count: int
+    weight: float = 1.0
+
+
+class Batch(Protocol):
+    """A batch knows how many things each term of its loss is a sum of."""
+
+    @property
+    def counts(self) -> dict[str, int]: ...
+
+
+class Objective(nn.Module):
+    """A task's loss as one module: what the trainer, DDP and torch.compile see of a model."""
+
+    terms: ClassVar[tuple[str, ...]]  # the names of its loss terms, in a fixed order
+
+    def forward(self, batch: Any, carry: Any) -> tuple[dict[str, Term], Any]:
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a model says about one input."""
+
+    text: str
+    score: float
+    tokens: list[str]
+    source_tokens: list[str]
+    token_scores: list[float] = field(default_factory=list)
+    attention: AttentionMap | None = None
+    alternatives: list["Prediction"] = field(default_factory=list)  # the rest of the n-best
+    truncated: bool = False  # the input was longer than the model can read
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Scores of a data set, and of each example in it."""
+
+    metrics: list[Metric]
+    examples: list[dict[str, Any]]  # source, reference, hypothesis and scores of each
+    counts: dict[str, int]
+
+    @property
+    def main(self) -> Metric:
+        """The first metric decides which model is best."""
+        return self.metrics[0]
+
+
+def chunks(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
+    return [items[start : start + size] for start in range(0, len(items), size)]
