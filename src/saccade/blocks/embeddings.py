@@ -1,0 +1,37 @@
+"""Tokens to vectors, and back to logits with the same weights."""
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+class TokenEmbedding(nn.Module):
+    """Vaswani et al. 2017, 3.4:  sqrt(d) E[token], E of variance 1/d so that it also predicts.
+
+    Source, target and output share weights by sharing this module: pass the same object.
+    """
+
+    def __init__(self, vocab_size: int, dim: int, padding: int | None = None):
+        super().__init__()
+        self.padding, self.scale = padding, math.sqrt(dim)
+        self.weight = nn.Parameter(torch.empty(vocab_size, dim))
+        nn.init.normal_(self.weight, std=1 / self.scale)
+        if padding is not None:
+            nn.init.zeros_(self.weight[padding])
+
+    def forward(self, tokens: Int[Tensor, "*B"]) -> Float[Tensor, "*B D"]:
+        return F.embedding(tokens, self.weight, self.padding) * self.scale
+
+
+class TiedOutput(nn.Module):
+    """Logits from the embedding's own weights (Press and Wolf 2017):  x E^T, unscaled."""
+
+    def __init__(self, embedding: TokenEmbedding):
+        super().__init__()
+        self.embedding = embedding
+
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
+        return F.linear(x, self.embedding.weight)

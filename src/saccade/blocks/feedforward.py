@@ -1,0 +1,40 @@
+"""The network applied at every position alike."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+Activation = Callable[[Tensor], Tensor]
+
+ACTIVATIONS: dict[str, Activation] = {
+    "relu": torch.relu,
+    "gelu": F.gelu,
+    "gelu-tanh": partial(F.gelu, approximate="tanh"),
+    "silu": F.silu,
+    "tanh": torch.tanh,
+}
+
+
+class FeedForward(nn.Module):
+    """Vaswani et al. 2017, eq. 2:  W2 relu(W1 x + b1) + b2."""
+
+    def __init__(
+        self,
+        dim: int,
+        ffn_dim: int,
+        activation: Activation = torch.relu,
+        dropout: float = 0.0,
+        output_bias: bool = True,
+    ):
+        super().__init__()
+        self.expand = nn.Linear(dim, ffn_dim)
+        self.activation = activation
+        self.dropout = nn.Dropout(dropout)
+        self.contract = nn.Linear(ffn_dim, dim, bias=output_bias)
+
+    def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
+        return self.contract(self.dropout(self.activation(self.expand(x))))
