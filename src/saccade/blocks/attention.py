@@ -71,7 +71,7 @@ class Attention(Observed):
         self.output = nn.Linear(heads * widths.value_head, widths.output, bias=bias)
         self.dropout = Dropout(dropout)
         # The kernel computes this one score, and its dropout is not a function of our keys.
-        self.kernel = type(self.score) is ScaledDot and dropout == 0
+        self.kernel = isinstance(self.score, ScaledDot) and dropout == 0
 
     def context(
         self,

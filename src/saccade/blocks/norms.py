@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from saccade.blocks.dropout import Dropout
 from saccade.errors import InputError
 
 LayerNorm = nn.LayerNorm  # the kernel; the twin below is the same formula, to read
@@ -102,7 +103,7 @@ class Placement(nn.Module):
     ):
         super().__init__()
         self.norm = norm(dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self, x: Float[Tensor, "*B D"], sublayer: Callable[[Tensor], Tensor]

@@ -1,22 +1,25 @@
 """The Transformer (Vaswani et al. 2017). Read top-down: config, model, layers, decoding state."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal, TypedDict
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from saccade.blocks.attention import CrossAttention, SelfAttention
+from saccade.blocks.attention import CrossAttention, ScoreMaker, SelfAttention
 from saccade.blocks.caches import KeyValueCache, SourceMemory
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.embeddings import TokenEmbedding
 from saccade.blocks.feedforward import ACTIVATIONS, FeedForward
-from saccade.blocks.masks import causal_mask, padding_mask
-from saccade.blocks.norms import NORMS, PLACEMENTS
+from saccade.blocks.masks import causal_mask, combine
+from saccade.blocks.norms import NORMS, PLACEMENTS, Placement
 from saccade.blocks.positions import POSITIONS
 from saccade.blocks.scores import SCORES
+from saccade.blocks.sequences import Padded
+from saccade.config import find, part
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,25 +38,10 @@ class TransformerConfig:
         "sinusoidal"
     )
     limit: int = 1024  # of learned positions; the others extend
-    score: str = "scaled-dot"
-    activation: str = "relu"
+    score: str | dict[str, Any] = "scaled-dot"  # a name, or a table with its parameters
+    activation: Literal["relu", "gelu", "gelu-tanh", "silu", "tanh"] = "relu"
+    ffn_dropout: float = 0.0
     bias: bool = False  # of attention and the second feed-forward map
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A batch of source sequences: token ids, padded on the right."""
-
-    tokens: Int[Tensor, "B S"]
-    lengths: Int[Tensor, " B"]
-
-    @property
-    def mask(self) -> Bool[Tensor, "B 1 1 S"] | None:
-        """What may be attended to; None when there is no padding, which saves the kernel work."""
-        size = self.tokens.shape[1]
-        if int(self.lengths.min()) == size:
-            return None
-        return padding_mask(self.lengths, size)[:, None, None]
 
 
 class Transformer(nn.Module):
@@ -100,14 +88,14 @@ class Transformer(nn.Module):
         """The output projection is the target embedding (section 3.4)."""
         return self.target_embedding.weight
 
-    def encode(self, source: Source) -> Float[Tensor, "B S D"]:
+    def encode(self, source: Padded) -> Float[Tensor, "B S D"]:
         x = self.source_embedding(source.tokens) + self.positions.first(source.tokens.shape[1])
         x, mask = self.dropout(x), source.mask
         for layer in self.encoder:
             x = layer(x, mask)
         return self.encoder_norm(x)
 
-    def forward(self, source: Source, target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+    def forward(self, source: Padded, target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
         """The decoder's last hidden vectors, each having read its token and those before it."""
         memory, mask = self.encode(source), source.mask
         x = self.target_embedding(target) + self.positions.first(target.shape[1])
@@ -120,7 +108,7 @@ class Transformer(nn.Module):
         return hidden @ self.output_weight.mT
 
     def start(
-        self, source: Source, prefix: Sequence[Sequence[int]] | None = None
+        self, source: Padded, prefix: Sequence[Sequence[int]] | None = None
     ) -> "TransformerState":
         memory = self.encode(source)
         projected = [torch.stack(layer.cross_attention.project(memory)) for layer in self.decoder]
@@ -246,7 +234,8 @@ class AttentionParts(TypedDict):
 
 
 def _attention_parts(config: TransformerConfig) -> AttentionParts:
-    score = find(SCORES, config.score, what="score")
+    name, parameters = part(config.score, "model.score")
+    score = partial(find(SCORES, name, what="score"), **parameters)
     return {"score": score, "bias": config.bias, "dropout": config.attention_dropout}
 
 
