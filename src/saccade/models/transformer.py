@@ -59,12 +59,14 @@ class Transformer(nn.Module):
                 "dim": 512, "layers": 6, "heads": 8, "ffn_dim": 2048, "placement": "post",
                 "bias": True,
             },
+            "train": {"schedule": "paper", "warmup": 4000, "batch_tokens": 4096},
         },
         "big": {
             "model": {
                 "dim": 1024, "layers": 6, "heads": 16, "ffn_dim": 4096, "placement": "post",
                 "bias": True, "dropout": 0.3,
             },
+            "train": {"schedule": "paper", "warmup": 4000, "batch_tokens": 4096},
         },
     }  # fmt: skip
 
@@ -82,6 +84,11 @@ class Transformer(nn.Module):
         self.encoder_norm = placement.final_norm(config.dim, NORMS[config.norm])
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
         self.decoder_norm = placement.final_norm(config.dim, NORMS[config.norm])
+
+    @property
+    def limit(self) -> int | None:
+        """The longest sequence it can read; None if there is none."""
+        return self.positions.limit
 
     @property
     def output_weight(self) -> Float[Tensor, "V D"]:

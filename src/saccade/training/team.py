@@ -79,10 +79,10 @@ class Team:
                 continue
             os.sched_yield() if looks < 2 * _SPINS else time.sleep(1e-4)
             if looks % 64 == 0 and time.monotonic() - checked_at > _CHECK_SECONDS:
-                self._check()
+                self.check()
                 checked_at = time.monotonic()
 
-    def _check(self) -> None:
+    def check(self) -> None:
         """A dead rank would be waited for for ever."""
         if self.rank and os.getppid() != self._parent:
             sys.exit(1)
@@ -94,16 +94,14 @@ class Team:
                 )
 
     def disband(self) -> None:
-        """End the other ranks, whatever they do."""
+        """End the other ranks, whatever they do: they hold nothing that is not shared."""
         for member in self.members:
             with contextlib.suppress(ProcessLookupError):
-                member.terminate()
-        for member in self.members:
-            try:
-                member.wait(timeout=5)
-            except subprocess.TimeoutExpired:
                 member.kill()
-                member.wait()
+            member.wait()
+            if member.stdout is not None:
+                member.stdout.close()
+        self.members.clear()
 
 
 def gather_team(size: int, floats: int, command: Sequence[str]) -> Team:
@@ -131,8 +129,9 @@ def gather_team(size: int, floats: int, command: Sequence[str]) -> Team:
 
 
 def follow_parent() -> None:
-    """In a member: Ctrl-C is the parent's to handle; die with it, even if it is killed."""
+    """In a member: signals are the parent's to handle; die with it, even if it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if sys.platform == "linux":
         import ctypes
 

@@ -1,0 +1,342 @@
+"""Translate: any sequence to any sequence, learned from pairs of texts."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from saccade.blocks.losses import chunked_cross_entropy
+from saccade.blocks.recording import Seen, record_attention
+from saccade.blocks.sequences import Padded
+from saccade.data.batches import Order, PairBatch, collate, plan_eval
+from saccade.data.readers import ParallelText
+from saccade.data.store import PairStore, build_store
+from saccade.data.tokenizers import TOKENIZERS, Tokenizer, train_tokenizer
+from saccade.decoding.constraints import Banned, Constraint, ForcedPrefix
+from saccade.decoding.sampling import sample
+from saccade.decoding.search import Hypothesis, SearchOptions, beam_search
+from saccade.errors import InputError
+from saccade.inspection.alignment import AttentionMap
+from saccade.randomness import torch_generator
+from saccade.tasks.metrics import sentence_scores, translation_metrics
+from saccade.tasks.task import Evaluation, Objective, Prediction, Term
+
+Warn = Callable[[str], None]
+SENTENCES = 100_000  # pairs a tokenizer is trained on, at most: more change nothing but the time
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TranslateConfig:
+    train: list[str]  # two files, or one with columns
+    dev: list[str] | None = None
+    columns: tuple[str, str] | None = None
+    tokenizer: str = "bpe"  # bpe, unigram, words, characters, bytes; or a run or tokenizer.json
+    vocab_size: int = 4000  # at most
+    joint: bool = True  # one vocabulary for both sides
+    lowercase: bool = False
+    max_length: int = 256  # tokens of a training text; longer pairs are dropped and counted
+    on_bad_utf8: Literal["stop", "replace", "skip"] = "stop"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TranslateOptions:
+    """How to decode; the search has its own options."""
+
+    search: SearchOptions = SearchOptions()
+    batch_rows: int = 64
+    attention: bool = False  # record it
+    sampling: "Sampling | None" = None
+    prefixes: Sequence[str] | None = None  # each translation begins with its own
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sampling:
+    """Draw the next token instead of searching; keyed by seed, example and position."""
+
+    seed: int = 1
+    temperature: float = 1.0
+    top_k: int | None = None
+    top_p: float | None = None
+
+
+class Translate:
+    """The task: tokenizers, and how to learn, decode and score with them."""
+
+    Config = TranslateConfig
+    model_field_names = ("source_vocab_size", "target_vocab_size")
+
+    def __init__(self, config: TranslateConfig, source: Tokenizer, target: Tokenizer):
+        self.config, self.source, self.target = config, source, target
+
+    # --- making and finding it ---
+
+    @classmethod
+    def prepare(cls, config: TranslateConfig, folder: Path, warn: Warn) -> "Translate":
+        """Train or take over the tokenizers, and write them into the run."""
+        text = cls._text(config, config.train)
+        if config.tokenizer in TOKENIZERS:
+            tokenizers = _train_tokenizers(config, text)
+            if summary := text.report.summary():
+                warn(f"{' '.join(config.train)}: {summary}")
+        else:
+            tokenizers = _find_tokenizers(config.tokenizer)
+        joint = tokenizers[0] is tokenizers[1]
+        task = cls(dataclasses.replace(config, joint=joint), *tokenizers)
+        for name, tokenizer in zip(_names(joint), tokenizers, strict=False):
+            tokenizer.save(folder / name)
+        return task
+
+    @classmethod
+    def load(cls, config: TranslateConfig, folder: Path) -> "Translate":
+        found = [Tokenizer.load(folder / name) for name in _names(config.joint)]
+        return cls(config, found[0], found[-1])
+
+    @staticmethod
+    def _text(config: TranslateConfig, files: Sequence[str]) -> ParallelText:
+        return ParallelText(files, config.columns, on_bad_utf8=config.on_bad_utf8)
+
+    def fingerprints(self) -> dict[str, str]:
+        """A mark of each data set, so that a change is seen."""
+        sets = {"train": self.config.train, "dev": self.config.dev}
+        return {
+            name: self._text(self.config, files).fingerprint()
+            for name, files in sets.items()
+            if files
+        }
+
+    # --- learning ---
+
+    def model_fields(self) -> dict[str, int]:
+        """What a model's config takes from the data."""
+        return {
+            "source_vocab_size": self.source.vocab_size,
+            "target_vocab_size": self.target.vocab_size,
+        }
+
+    def build(self, model: Any, config: Any) -> nn.Module:
+        built: nn.Module = model(config, joint=self.config.joint)
+        return built
+
+    def store(self, folder: Path, warn: Warn) -> PairStore:
+        """The training pairs as token ids on disk, made now or taken from an earlier start."""
+        text = self._text(self.config, self.config.train)
+        store = build_store(
+            folder, text, self.source, self.target, text.fingerprint(), self.config.max_length
+        )
+        if store.report.too_long:
+            warn(
+                f"{store.report.too_long:,} of {store.report.pairs:,} training pairs are longer "
+                f"than task.max_length ({self.config.max_length} tokens) and left out"
+            )
+        return store
+
+    def order(self, store: PairStore, batch_tokens: int, seed: int) -> Order:
+        return Order(store.lengths, batch_tokens, seed)
+
+    def collate(self, store: PairStore, indices: np.ndarray) -> PairBatch:
+        return collate(store, indices, self.target.pad, self.target.bos, self.target.eos)
+
+    def objective(self, model: nn.Module, smoothing: float) -> "TranslateObjective":
+        return TranslateObjective(model, self.target.pad, smoothing)
+
+    # --- predicting ---
+
+    def predict(
+        self, model: Any, texts: Sequence[str], options: TranslateOptions
+    ) -> list[Prediction]:
+        """One prediction a text, in order; an empty text gives an empty translation."""
+        prepared = [self._read(model, text) for text in texts]
+        lengths = np.array([len(ids) for ids, _ in prepared], np.int64)
+        found: list[Prediction | None] = [None] * len(texts)
+        for rows in plan_eval((lengths, lengths), options.batch_rows):
+            alive = [int(row) for row in rows if texts[row].strip()]
+            if not alive:
+                continue
+            ids = [prepared[row][0] for row in alive]
+            hypotheses, seen = self._decode(model, ids, alive, options)
+            for row, best in zip(alive, hypotheses, strict=True):
+                ids_of_row, truncated = prepared[row]
+                found[row] = self._prediction(ids_of_row, best, seen, truncated)
+        empty = Prediction("", 0.0, [], [])
+        return [empty if prediction is None else prediction for prediction in found]
+
+    def predict_dev(self, model: Any, texts: Sequence[str]) -> list[str]:
+        """Quick translations for the evaluations during training: greedy."""
+        options = TranslateOptions(search=SearchOptions(beam=1))
+        return [prediction.text for prediction in self.predict(model, texts, options)]
+
+    def _read(self, model: Any, text: str) -> tuple[list[int], bool]:
+        """Token ids with the end; what a model cannot read, or nobody could wait for, is cut."""
+        limit = 4 * self.config.max_length
+        if model.limit is not None:
+            limit = min(limit, model.limit)
+        ids = self.source.encode(text.lower() if self.config.lowercase else text)
+        return [*ids[: limit - 1], self.source.eos], len(ids) >= limit
+
+    @torch.inference_mode()
+    def _decode(
+        self, model: Any, ids: list[list[int]], examples: list[int], options: TranslateOptions
+    ) -> tuple[list[list[Hypothesis]], Seen | None]:
+        lengths = torch.tensor([len(row) for row in ids])
+        size = int(lengths.max())
+        padded = torch.tensor([row + [self.source.pad] * (size - len(row)) for row in ids])
+        device = next(model.parameters()).device
+        state = model.start(Padded(padded.to(device), lengths.to(device)))
+        limits = [options.search.max_length(length) for length in lengths.tolist()]
+        if model.limit is not None:
+            limits = [min(limit, model.limit) for limit in limits]
+        places = {
+            "first": self.target.bos,
+            "eos": self.target.eos,
+            "max_lengths": limits,
+            "constraints": self._constraints(options, examples),
+        }
+        layers = [name for name, _ in model.named_modules() if name.endswith("cross_attention")]
+        if options.attention:
+            with record_attention(model, layers) as seen:
+                return self._search(model, state, examples, options, places), seen
+        return self._search(model, state, examples, options, places), None
+
+    def _search(
+        self,
+        model: Any,
+        state: Any,
+        examples: list[int],
+        options: TranslateOptions,
+        places: dict[str, Any],
+    ) -> list[list[Hypothesis]]:
+        if options.sampling is None:
+            return beam_search(model, state, options=options.search, **places)
+        drawn = sample(
+            model, state, filters=_filters(options.sampling), seed=options.sampling.seed,
+            examples=examples, **places,
+        )  # fmt: skip
+        return [[hypothesis] for hypothesis in drawn]
+
+    def _constraints(self, options: TranslateOptions, examples: list[int]) -> list[Constraint]:
+        found: list[Constraint] = [Banned([self.target.pad, self.target.bos, self.target.unk])]
+        if options.prefixes is not None:
+            prefixes = [self.target.encode(options.prefixes[example]) for example in examples]
+            found.append(ForcedPrefix(prefixes))
+        return found
+
+    def _prediction(
+        self, ids: list[int], hypotheses: list[Hypothesis], seen: Seen | None, truncated: bool
+    ) -> Prediction:
+        source = self._pieces(self.source, ids)
+        nbest = []
+        for hypothesis in hypotheses:
+            tokens = self._pieces(
+                self.target, hypothesis.tokens + [self.target.eos] * hypothesis.finished
+            )
+            attention = None
+            if seen is not None:
+                weights = {
+                    layer: seen.follow(layer, hypothesis.path)[..., : len(source)]
+                    for layer in seen
+                }
+                attention = AttentionMap(weights, source, tokens)
+            nbest.append(
+                Prediction(
+                    text=self.target.decode(hypothesis.tokens),
+                    score=hypothesis.score,
+                    tokens=tokens,
+                    source_tokens=source,
+                    token_scores=hypothesis.token_log_probs,
+                    attention=attention,
+                    truncated=truncated,
+                )
+            )
+        return dataclasses.replace(nbest[0], alternatives=nbest[1:])
+
+    @staticmethod
+    def _pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
+        return tokenizer.tokens(ids)
+
+    # --- scoring ---
+
+    def pairs(self, files: Sequence[str], warn: Warn) -> tuple[list[str], list[str]]:
+        """The sources and references of an evaluation set."""
+        text = self._text(self.config, files)
+        pairs = list(text)
+        if summary := text.report.summary():
+            warn(f"{' '.join(files)}: {summary}")
+        sources, references = zip(*pairs, strict=True)
+        return list(sources), list(references)
+
+    def score(
+        self, sources: Sequence[str], references: Sequence[str], predictions: Sequence[str]
+    ) -> Evaluation:
+        metrics = translation_metrics(predictions, references)
+        scores = sentence_scores(predictions, references)
+        columns = zip(sources, references, predictions, scores, strict=True)
+        examples = [
+            {"source": source, "reference": reference, "prediction": prediction, **score}
+            for source, reference, prediction, score in columns
+        ]
+        return Evaluation(metrics, examples, {"examples": len(examples)})
+
+
+class TranslateObjective(Objective):
+    """Cross-entropy of each target token given the source and the true tokens before it."""
+
+    terms = ("loss",)
+
+    def __init__(self, model: nn.Module, pad: int, smoothing: float):
+        super().__init__()
+        self.model, self.pad, self.smoothing = model, pad, smoothing
+
+    def forward(self, batch: PairBatch, carry: Any) -> tuple[dict[str, Term], Any]:
+        source = Padded(batch.source, batch.source_lengths)
+        hidden = self.model(source, batch.target[:, :-1])  # reads token t ...
+        gold = batch.target[:, 1:]  # ... and predicts token t + 1: the one shift there is
+        real = gold != self.pad
+        total = chunked_cross_entropy(
+            hidden[real], self.model.output_weight, gold[real], self.smoothing
+        )
+        return {"loss": Term(total, batch.counts["loss"])}, carry
+
+
+def _names(joint: bool) -> list[str]:
+    return ["tokenizer.json"] if joint else ["tokenizer.source.json", "tokenizer.target.json"]
+
+
+def _train_tokenizers(config: TranslateConfig, text: ParallelText) -> tuple[Tokenizer, Tokenizer]:
+    pairs = list(_some(text, SENTENCES))
+    sides: list[Iterable[str]] = [[source for source, _ in pairs], [target for _, target in pairs]]
+    if config.joint:
+        sides = [chain(*sides)]
+    found = [
+        train_tokenizer(config.tokenizer, side, config.vocab_size, config.lowercase)
+        for side in sides
+    ]
+    return found[0], found[-1]
+
+
+def _some(text: ParallelText, most: int) -> Iterable[tuple[str, str]]:
+    """All pairs are read, so that what is wrong with the last is known at once; some are kept."""
+    for number, pair in enumerate(text):
+        if number < most:
+            yield pair
+
+
+def _find_tokenizers(name: str) -> tuple[Tokenizer, Tokenizer]:
+    place = Path(name)
+    if place.is_file():
+        tokenizer = Tokenizer.load(place)
+        return tokenizer, tokenizer
+    for joint in (True, False):
+        files = [place / file for file in _names(joint)]
+        if all(file.is_file() for file in files):
+            found = [Tokenizer.load(file) for file in files]
+            return found[0], found[-1]
+    kinds = ", ".join(TOKENIZERS)
+    raise InputError(
+        f"tokenizer {name!r} is neither a kind ({kinds}) nor a run nor a tokenizer.json file"
+    )

@@ -1,0 +1,152 @@
+"""What every rank of a training run holds: the task, the model, its data and its part of a step."""
+
+import contextlib
+import ctypes
+import json
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import nn
+
+from saccade.data.batches import split
+from saccade.errors import InputError
+from saccade.randomness import key
+from saccade.training.loop import Learner, Weights
+from saccade.training.run import Run, build_module
+from saccade.training.settings import Settings
+from saccade.training.team import Team
+
+Warn = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Crew:
+    """One rank's share of a run."""
+
+    run: Run
+    settings: Settings
+    task: Any
+    module: nn.Module
+    learner: Learner
+    team: Team
+    order: Any
+    store: Any
+    dev: tuple[list[str], list[str]] | None
+
+    def pieces(self, step: int) -> list[Any]:
+        """This rank's micro-batches of an update (from 1): a pure function of seed and step."""
+        ranks, accumulate = self.team.size, self.settings.train.accumulate
+        _, _, indices = self.order.at(step - 1)
+        mine = split(indices, ranks * accumulate)[self.team.rank :: ranks]
+        device = next(self.module.parameters()).device
+        return [self.task.collate(self.store, part).to(device) for part in mine if len(part)]
+
+    def decode_dev(self) -> list[tuple[int, str]]:
+        """This rank's share of the dev set, translated: (number, text)."""
+        assert self.dev is not None
+        sources, _ = self.dev
+        # Dealt by length, so that all ranks finish together.
+        order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
+        mine = order[self.team.rank :: self.team.size]
+        self.module.eval()
+        found = self.task.predict_dev(self.module, [sources[number] for number in mine])
+        self.module.train()
+        return list(zip(mine, found, strict=True))
+
+    def report_dev(self) -> None:
+        """Hand this rank's share to rank 0."""
+        sys.stdout.write(json.dumps(self.decode_dev()) + "\n")
+        sys.stdout.flush()
+
+    def collect_dev(self) -> list[str]:
+        """Rank 0: all translations of the dev set, in order."""
+        found = self.decode_dev()
+        for member in self.team.members:
+            assert member.stdout is not None
+            line = member.stdout.readline()
+            if not line:
+                self.team.check()
+            found += [(number, text) for number, text in json.loads(line)]
+        return [text for _, text in sorted(found)]
+
+
+def assemble(run: Run, settings: Settings, task: Any, team: Callable[[nn.Module], Team],
+             warn: Warn) -> Crew:
+    """Build model and data; the team is called once the model's size is known."""
+    config = settings.train
+    keep_memory()
+    torch.manual_seed(key(config.seed, "init"))
+    module = build_module(settings, task).to(device_of(config.device)).train()
+    store = task.store(run.tokens, warn)
+    dev = task.pairs(settings.task.dev, warn) if settings.task.dev else None
+    members = team(module)
+    _refuse_batch_statistics(module, members.size * config.accumulate)
+    weights = Weights(module, config.optimizer, members, ema=config.ema is not None)
+    objective = task.objective(module, config.smoothing)
+    if config.compile:
+        objective.compile()
+    learner = Learner(
+        objective, weights, members, config.seed, config.clip, config.ema,
+        autocast=autocast(config.precision, config.device),
+    )  # fmt: skip
+    order = task.order(store, config.batch_tokens, config.seed)
+    return Crew(run, settings, task, module, learner, members, order, store, dev)
+
+
+def device_of(name: str) -> torch.device:
+    """The device a config names; auto takes the fastest there is."""
+    available = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if name == "auto":
+        return torch.device(next(kind for kind, there in available.items() if there))
+    kind = name.partition(":")[0]
+    if not available.get(kind, False):
+        there = ", ".join(kind for kind, usable in available.items() if usable)
+        raise InputError(f"train.device = {name!r} is not usable here; usable: auto, {there}")
+    return torch.device(name)
+
+
+def autocast(precision: str, device: str) -> Callable[[], AbstractContextManager[Any]]:
+    if precision == "float32":
+        return nullcontext
+    return partial(torch.autocast, device_of(device).type, torch.bfloat16)
+
+
+def cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def processes_that_pay(device: str, batch_tokens: int, compiled: bool) -> int:
+    """One a core, as long as each has some hundred tokens a step to work on."""
+    if device_of(device).type != "cpu" or compiled or sys.platform == "win32":
+        return 1
+    return max(1, min(cores(), batch_tokens // 256))
+
+
+def keep_memory() -> None:
+    """Ask the C library to keep freed memory: fresh pages cost more than the work done in them."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            library = ctypes.CDLL(None)
+            for parameter in (-3, -1):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+                library.mallopt(parameter, 1 << 30)
+
+
+def _refuse_batch_statistics(module: nn.Module, pieces: int) -> None:
+    if pieces > 1 and any(getattr(part, "depends_on_batch", False) for part in module.modules()):
+        raise InputError(
+            "batch norm over time depends on the batch: set train.processes=1 and "
+            "train.accumulate=1, or take model.norm=layer"
+        )
+
+

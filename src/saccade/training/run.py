@@ -1,0 +1,187 @@
+"""A run is a folder: config, weights, tokenizers, metrics, a model card; nothing is pickled."""
+
+import json
+import os
+import platform
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+import saccade
+from saccade.config import dump_toml, read_toml
+from saccade.errors import InputError
+from saccade.tasks.task import Evaluation
+from saccade.training.checkpoint import load_tensors, save_tensors, write_file
+from saccade.training.settings import FORMAT, Settings, resolve
+
+MARK = ".saccade-preparing"  # there while a run is being prepared: what is beside it may be wiped
+
+
+@dataclass(frozen=True)
+class Run:
+    """The places in a run's folder, and how to read and write them."""
+
+    path: Path
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / "checkpoints"
+
+    @property
+    def weights(self) -> Path:
+        return self.path / "model.safetensors"
+
+    @property
+    def tokens(self) -> Path:
+        return self.path / "tokens"
+
+    @property
+    def exists(self) -> bool:
+        return (self.path / "config.toml").is_file()
+
+    def prepare(self) -> None:
+        """Begin a new run in an empty place; nothing of the user's is ever touched."""
+        if self.path.exists() and not self.path.is_dir():
+            raise InputError(f"{self.path} is a file; choose another --out")
+        if (self.path / MARK).exists():  # a start that died before the run began
+            shutil.rmtree(self.path)
+        if self.path.exists() and any(self.path.iterdir()):
+            raise InputError(
+                f"{self.path} is not empty and holds no saccade run; choose another --out"
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        (self.path / MARK).touch()
+
+    def begin(self, settings: Settings) -> None:
+        """From here on the folder is a run."""
+        header = {"format": FORMAT, "saccade": saccade.__version__}
+        write_file(
+            self.path / "config.toml", dump_toml({**header, **settings.plain()}).encode()
+        )
+        (self.path / MARK).unlink(missing_ok=True)
+
+    def config(self) -> dict[str, Any]:
+        if not self.exists:
+            hint = _similar(self.path)
+            raise InputError(f"{self.path} is not a saccade run (no config.toml){hint}")
+        config = read_toml(self.path / "config.toml")
+        version = config.get("format")
+        if not isinstance(version, int) or version > FORMAT:
+            raise InputError(
+                f"{self.path}: written by saccade {config.get('saccade')} in format {version}, "
+                f"this one reads up to {FORMAT}; update saccade"
+            )
+        return config
+
+    def settings(self, *, allow_code: bool = False) -> Settings:
+        return resolve(self.config(), allow_code=allow_code)
+
+    # --- what training writes ---
+
+    def write_environment(self, values: Mapping[str, Any]) -> None:
+        self._write_json("environment.json", {**environment(), **values})
+
+    def environment(self) -> dict[str, Any]:
+        try:
+            found = json.loads((self.path / "environment.json").read_bytes())
+        except (FileNotFoundError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def append_metrics(self, values: Mapping[str, Any]) -> None:
+        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(values, allow_nan=False) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        try:
+            lines = (self.path / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
+        except FileNotFoundError:
+            return []
+        found = []
+        for line in lines:
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                continue  # the last line of a process that was killed while writing it
+        return found
+
+    def cut_metrics(self, step: int) -> None:
+        """Forget what was logged after `step`: it will be logged again."""
+        kept = [json.dumps(line) + "\n" for line in self.metrics() if line["step"] <= step]
+        write_file(self.path / "metrics.jsonl", "".join(kept).encode())
+
+    def write_evaluation(self, name: str, evaluation: Evaluation) -> None:
+        (self.path / "evals").mkdir(exist_ok=True)
+        self._write_json(f"evals/{name}.json", evaluation_json(evaluation, examples=True))
+
+    def write_weights(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+        save_tensors(self.weights, tensors, metadata)
+
+    def write_text(self, name: str, text: str) -> None:
+        write_file(self.path / name, text.encode())
+
+    def _write_json(self, name: str, values: Mapping[str, Any]) -> None:
+        text = json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False)
+        write_file(self.path / name, text.encode())
+
+
+def evaluation_json(evaluation: Evaluation, *, examples: bool) -> dict[str, Any]:
+    metrics = {
+        metric.name: {"value": metric.value, "signature": metric.signature}
+        for metric in evaluation.metrics
+    }
+    values: dict[str, Any] = {"metrics": metrics, **evaluation.counts}
+    return {**values, "by_example": evaluation.examples} if examples else values
+
+
+def environment() -> dict[str, Any]:
+    """What the bits of a result depend on, besides the config and the data."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "threads": torch.get_num_threads(),
+        "cpu": torch.backends.cpu.get_cpu_capability(),
+        "machine": platform.machine(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+    }
+
+
+def named_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Parameters and buffers by name, what is shared once."""
+    tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    persistent = model.state_dict().keys()
+    return {name: tensor.detach() for name, tensor in tensors.items() if name in persistent}
+
+
+def _similar(path: Path) -> str:
+    parent = path.parent
+    if not parent.is_dir():
+        return ""
+    runs = [str(p.parent) for p in parent.glob("*/config.toml")]
+    return f"; runs beside it: {', '.join(sorted(runs)[:5])}" if runs else ""
+
+
+def build_module(settings: Settings, task: Any, *, meta: bool = False) -> nn.Module:
+    config = settings.model_config(task.model_fields())
+    with torch.device("meta" if meta else "cpu"):
+        module: nn.Module = task.build(settings.model_class, config)
+    return module
+
+
+def load_module(run: Run, settings: Settings, task: Any) -> nn.Module:
+    """The model of a run; sizes are compared before anything is allocated."""
+    if not run.weights.is_file():
+        raise InputError(
+            f"{run.path} holds no model yet: continue it with `saccade train ... --resume`"
+        )
+    shapes = named_weights(build_module(settings, task, meta=True))
+    tensors = load_tensors(run.weights, shapes)
+    module = build_module(settings, task)
+    for name, tensor in named_weights(module).items():
+        tensor.copy_(tensors[name])
+    return module.eval()

@@ -1,0 +1,115 @@
+"""What a training run is told: defaults, presets, files and flags become one resolved config."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from saccade.config import build, find, merge, part, unbuild
+from saccade.errors import InputError, nearest
+from saccade.models import MODELS
+from saccade.tasks import TASKS
+from saccade.training.optim import SCHEDULES, OptimizerConfig
+
+FORMAT = 1  # of the run folder
+DEFAULT_MINUTES = 15.0  # when neither steps nor minutes nor patience say when to stop
+SECTIONS = ("task", "model", "train")
+# What may change on resume; anything else would make another run of it.
+MAY_CHANGE = (
+    "steps", "minutes", "patience", "eval_every", "save_every", "keep", "device", "threads",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainConfig:
+    steps: int | None = None  # updates
+    minutes: float | None = None  # of wall time, everything included
+    seed: int = 1
+    batch_tokens: int = 1152  # target positions of one update, padding included
+    accumulate: int = 1  # pieces an update's batch is worked through in, to save memory
+    processes: int | None = None  # that share each batch; unset: as many as pay on this machine
+    optimizer: OptimizerConfig = OptimizerConfig()
+    peak_rate: float = 6e-3
+    warmup: int = 300  # updates
+    schedule: Literal["linear", "cosine", "constant", "inverse-sqrt", "paper"] = "linear"
+    smoothing: float = 0.1
+    clip: float = 1.0
+    eval_every: int | None = None  # updates; unset: five times, evenly over the budget
+    save_every: int | None = None  # updates; unset: about once a minute
+    keep: int = 2  # checkpoints
+    average: int = 1  # the last so many checkpoints become the model
+    ema: float | None = None  # decay of an exponential moving average, which becomes the model
+    patience: int | None = None  # evaluations without a better one before stopping
+    device: str = "auto"  # auto, cpu, cuda, mps
+    threads: int | None = None  # a process; unset: cores divided by processes
+    precision: Literal["float32", "bfloat16"] = "float32"
+    compile: bool = False
+
+    def __post_init__(self) -> None:
+        assert self.schedule in SCHEDULES
+        least = {"steps": 1, "batch_tokens": 1, "accumulate": 1, "processes": 1, "eval_every": 1,
+                 "save_every": 1, "keep": 1, "average": 1, "patience": 1, "threads": 1,
+                 "warmup": 0}  # fmt: skip
+        for name, lowest in least.items():
+            value = getattr(self, name)
+            if value is not None and value < lowest:
+                raise InputError(f"{name} is {value}, it must be at least {lowest}")
+        for name in ("minutes", "peak_rate", "clip"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise InputError(f"{name} is {value}, it must be more than 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """A resolved config: the classes it names, and their configs."""
+
+    task_name: str
+    task_class: Any
+    task: Any
+    model_name: str
+    model_class: Any
+    preset: str
+    model: dict[str, Any]  # plain values: the vocabulary sizes come from the data
+    train: TrainConfig
+
+    def plain(self) -> dict[str, Any]:
+        """What config.toml holds."""
+        return {
+            "task": {"name": self.task_name, **unbuild(self.task)},
+            "model": {"name": self.model_name, "preset": self.preset, **self.model},
+            "train": unbuild(self.train),
+        }
+
+    def model_config(self, fields: Mapping[str, int]) -> Any:
+        return build(self.model_class.Config, {**self.model, **fields}, "model")
+
+
+def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
+    """Settings from the tables [task], [model] and [train]; the preset fills what is unset."""
+    for section in config.keys() - {"task", "model", "train", "format", "saccade"}:
+        raise InputError(f"unknown section [{section}]; {nearest(section, SECTIONS)}")
+    task_name, task_values = part(config.get("task", {}), "[task]")
+    model_name, model_values = part({"name": "transformer", **config.get("model", {})}, "[model]")
+    task_class = find(TASKS, task_name, what="task", allow_code=allow_code)
+    model_class: Any = find(MODELS, model_name, what="model", allow_code=allow_code)
+    if task_name not in model_class.tasks:
+        fitting = [name for name, model in MODELS.items() if task_name in model.tasks]
+        raise InputError(
+            f"model {model_name!r} does not do {task_name!r}; these do: {', '.join(fitting)}"
+        )
+    preset = model_values.pop("preset", model_class.default_preset)
+    if preset not in model_class.PRESETS:
+        hint = nearest(preset, model_class.PRESETS)
+        raise InputError(f"model {model_name!r} has no preset {preset!r}; {hint}")
+    values = merge(model_class.PRESETS[preset], {**config, "task": task_values, "model": model_values})
+    train_values = values.get("train", {})
+    if isinstance(train_values.get("optimizer"), str):
+        train_values["optimizer"] = {"name": train_values["optimizer"]}
+    train = build(TrainConfig, train_values, "train")
+    task = build(task_class.Config, values["task"], "task")
+    placeholder = dict.fromkeys(task_class.model_field_names, 8)
+    for name in placeholder.keys() & values["model"].keys():
+        raise InputError(f"model.{name} comes from the data and cannot be set")
+    full = unbuild(build(model_class.Config, {**values["model"], **placeholder}, "model"))
+    model = {name: value for name, value in full.items() if name not in placeholder}
+    return Settings(task_name, task_class, task, model_name, model_class, preset, model, train)

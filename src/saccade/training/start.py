@@ -1,0 +1,232 @@
+"""Start, continue or refuse a run: what `saccade train` does before and after the loop."""
+
+import dataclasses
+import shutil
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from saccade.config import merge, unbuild
+from saccade.errors import InputError
+from saccade.training import checkpoint
+from saccade.training.checkpoint import load_tensors
+from saccade.training.crew import assemble, cores, processes_that_pay
+from saccade.training.loop import Command, Weights, call
+from saccade.training.run import Run, environment, named_weights
+from saccade.training.settings import DEFAULT_MINUTES, MAY_CHANGE, Settings, resolve
+from saccade.training.team import Team, gather_team
+from saccade.training.trainer import Events, Trainer
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Start:
+    """How to begin: everything about a start that is not part of the run's config."""
+
+    resume: bool = False
+    init: str | None = None  # a run whose weights to start from
+    allow_code: bool = False
+    accept_changes: bool = False
+    started_at: float | None = None  # time.monotonic() when the budget began
+
+
+def train_run(
+    config: Mapping[str, Any], out: Path, start: Start = Start(), events: Events = Events()
+) -> Run:
+    """Train what the config says, into `out`; with resume, continue what is there."""
+    started_at = time.monotonic() if start.started_at is None else start.started_at
+    settings = _decided(resolve(config, allow_code=start.allow_code))
+    run = Run(out)
+    if run.exists:
+        settings = _continued(run, settings, start)
+        if _finished(run, settings):
+            events.warn(f"{out} is finished; nothing to do")
+            return run
+        task = settings.task_class.load(settings.task, run.path)
+        _check_data(run, settings, task, start)
+        run.begin(settings)
+    else:
+        settings, task = _prepared(run, settings, start, events)
+    _check_environment(run, settings, events)
+    torch.set_num_threads(settings.train.threads or 1)
+
+    def team(module: nn.Module) -> Team:
+        train = settings.train
+        ranks = train.processes or 1
+        floats = Weights.floats(module, train.optimizer, ranks, ema=train.ema is not None)
+        code = "1" if start.allow_code else "0"
+        return gather_team(ranks, floats, ["saccade.training.worker", str(out), code])
+
+    crew = assemble(run, settings, task, team, events.warn)
+    try:
+        trainer = Trainer(crew, events, started_at)
+        found = checkpoint.load_latest(run.checkpoints, events.warn)
+        if found is not None:
+            trainer.restore(found)
+        elif start.init is not None:
+            initialise(crew.module, Run(Path(start.init)), events)
+        elif crew.learner.weights.ema is not None:
+            crew.learner.weights.ema.copy_(crew.learner.weights.flat)
+        crew.team.exchange([trainer.standing.step + 1, trainer.standing.refused])
+        trainer.train()
+        call(crew.learner, Command.STOP)
+    finally:
+        crew.team.disband()
+    return run
+
+
+def train_seeds(
+    config: Mapping[str, Any],
+    out: Path,
+    seeds: Sequence[int],
+    start: Start = Start(),
+    events: Events = Events(),
+) -> list[Run]:
+    """The same config with several seeds, one run each in `out/seed-N`."""
+    return [
+        train_run(merge(config, {"train": {"seed": seed}}), out / f"seed-{seed}", start, events)
+        for seed in seeds
+    ]
+
+
+def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
+    """The mean, and the standard deviation of the sample (0 for a single value)."""
+    return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def _decided(settings: Settings) -> Settings:
+    """Fill in what depends on the machine, so that the run can say it and a resume keeps it."""
+    train = settings.train
+    if train.steps is None and train.minutes is None and train.patience is None:
+        train = dataclasses.replace(train, minutes=DEFAULT_MINUTES)
+    if train.patience is not None and (train.eval_every is None or not settings.task.dev):
+        raise InputError("train.patience counts evaluations: set train.eval_every and task.dev")
+    if train.processes is None:
+        paying = processes_that_pay(train.device, train.batch_tokens, train.compile)
+        train = dataclasses.replace(train, processes=paying)
+    if train.threads is None:
+        threads = max(1, cores() // (train.processes or 1))
+        train = dataclasses.replace(train, threads=threads)
+    return dataclasses.replace(settings, train=train)
+
+
+def _prepared(
+    run: Run, settings: Settings, start: Start, events: Events
+) -> tuple[Settings, Any]:
+    """A new run: tokenizers and token store are made, then the folder becomes a run."""
+    if start.init is not None:
+        settings = _like(settings, Run(Path(start.init)))
+    new = not run.path.exists()
+    run.prepare()
+    try:
+        task = settings.task_class.prepare(settings.task, run.path, events.warn)
+        settings = dataclasses.replace(settings, task=task.config)
+        task.store(run.tokens, events.warn)
+        if settings.task.dev:
+            task.pairs(settings.task.dev, events.warn)
+    except BaseException:
+        for path in run.path.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if new:
+            run.path.rmdir()
+        raise
+    run.write_environment({"data": task.fingerprints(), "threads": settings.train.threads})
+    run.begin(settings)
+    return settings, task
+
+
+def _like(settings: Settings, init: Run) -> Settings:
+    """Adapting a model keeps its shape and, unless told otherwise, its tokenizer."""
+    theirs = init.settings()
+    if theirs.model_name != settings.model_name:
+        raise InputError(f"--init: {init.path} is a {theirs.model_name}, not {settings.model_name}")
+    task = dataclasses.replace(settings.task, tokenizer=str(init.path))
+    return dataclasses.replace(settings, model=theirs.model, preset=theirs.preset, task=task)
+
+
+def initialise(module: nn.Module, init: Run, events: Events) -> None:
+    """Take over every weight of `init` that this model has in the same shape."""
+    mine = named_weights(module)
+    theirs = load_tensors(init.weights)
+    fitting = {name for name in mine if name in theirs and theirs[name].shape == mine[name].shape}
+    for name in fitting:
+        mine[name].copy_(theirs[name])
+    if not fitting:
+        raise InputError(f"--init: no weight of {init.path} fits this model")
+    if missing := sorted(mine.keys() - fitting):
+        events.warn(f"--init: {len(missing)} weights are new, among them {missing[0]}")
+
+
+def _continued(run: Run, settings: Settings, start: Start) -> Settings:
+    """The settings to continue with; a change that would make another run of it is refused."""
+    theirs = run.settings(allow_code=start.allow_code)
+    if not start.resume:
+        raise InputError(
+            f"{run.path} holds a run already; add --resume to continue it, or choose another --out"
+        )
+    settings = dataclasses.replace(
+        settings,
+        train=dataclasses.replace(settings.train, processes=theirs.train.processes),
+        task=_same_tokenizer(settings.task, theirs.task),
+    )
+    old, new = theirs.plain(), settings.plain()
+    for name in MAY_CHANGE:
+        old["train"].pop(name, None)
+        new["train"].pop(name, None)
+    changed = [
+        f"{section}.{key} was {old[section].get(key)!r}, is {new[section].get(key)!r}"
+        for section in old
+        for key in sorted(old[section].keys() | new[section].keys())
+        if old[section].get(key) != new[section].get(key)
+    ]
+    if changed and not start.accept_changes:
+        raise InputError(
+            f"{run.path} was begun with another config: {'; '.join(changed)}. Undo the change, "
+            "choose another --out, or add --accept-changes"
+        )
+    return settings
+
+
+def _same_tokenizer(mine: Any, theirs: Any) -> Any:
+    """What the data decided at the first start (one vocabulary or two) holds on."""
+    return dataclasses.replace(mine, joint=theirs.joint)
+
+
+def _check_data(run: Run, settings: Settings, task: Any, start: Start) -> None:
+    then = run.environment().get("data", {})
+    changed = [name for name, mark in task.fingerprints().items() if then.get(name) != mark]
+    if changed and not start.accept_changes:
+        raise InputError(
+            f"{run.path}: the {' and '.join(changed)} data changed since it was begun; restore "
+            "it, choose another --out, or add --accept-changes"
+        )
+
+
+def _check_environment(run: Run, settings: Settings, events: Events) -> None:
+    """Bits are promised for the same threads, torch and processor: say so when they changed."""
+    then, now = run.environment(), {**environment(), "threads": settings.train.threads}
+    for name in ("threads", "torch", "cpu"):
+        if name in then and then[name] != now[name]:
+            events.warn(
+                f"{name} was {then[name]} when the run began and is {now[name]} now: the result "
+                "is as good, but not the same to the bit"
+            )
+
+
+def _finished(run: Run, settings: Settings) -> bool:
+    """Whether the last checkpoint ended the run, and nobody has lengthened it since."""
+    found = checkpoint.load_latest(run.checkpoints, lambda _: None)
+    if found is None or not found.state["finished"]:
+        return False
+    before = unbuild(run.settings().train)
+    after = unbuild(settings.train)
+    longer = [
+        name for name in ("steps", "minutes", "patience")
+        if (after.get(name) or 0) > (before.get(name) or 0)
+    ]  # fmt: skip
+    return not longer

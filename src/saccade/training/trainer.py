@@ -1,0 +1,330 @@
+"""Train a model: the caller of the loop, who logs, evaluates, saves and decides when to stop."""
+
+import dataclasses
+import math
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from saccade.errors import TrainingError
+from saccade.tasks.task import Evaluation
+from saccade.training import checkpoint
+from saccade.training.card import model_card
+from saccade.training.checkpoint import Checkpoint
+from saccade.training.crew import Crew
+from saccade.training.loop import Command, Update, call, train
+from saccade.training.optim import SCHEDULES, Progress, Rates
+from saccade.training.run import named_weights
+
+REFUSED_IN_A_ROW = 10
+EVALUATIONS = 5  # over the budget, when eval_every is unset
+SAVE_SECONDS = 60.0  # when save_every is unset
+
+
+class Interrupted(Exception):  # noqa: N818  not an error: the work is saved
+    """A signal asked the run to stop; it has saved what it had."""
+
+    def __init__(self, number: int):
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.exit_code = 128 + number
+
+
+@dataclass(slots=True)
+class Standing:
+    """All that later decisions read, saved with every checkpoint."""
+
+    step: int = 0
+    seconds: float = 0.0  # of wall time used, by all sittings
+    refused: int = 0
+    refused_in_a_row: int = 0
+    best: float | None = None
+    best_step: int = 0
+    stale: int = 0  # evaluations since the best
+    evaluations: int = 0
+    averaged: list[int] = field(default_factory=list)  # steps of the checkpoints to average
+    finished: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Events:
+    """What a progress display wants to know; each may be ignored."""
+
+    start: Callable[["Trainer"], None] = lambda _: None
+    update: Callable[["Trainer", Update], None] = lambda _, __: None
+    evaluation: Callable[["Trainer", Evaluation, bool], None] = lambda _, __, ___: None
+    warn: Callable[[str], None] = lambda _: None
+    finish: Callable[["Trainer"], None] = lambda _: None
+
+
+class Trainer:
+    """One run in one sitting."""
+
+    def __init__(self, crew: Crew, events: Events, started_at: float):
+        self.crew, self.events, self.started_at = crew, events, started_at
+        self.config = crew.settings.train
+        self.standing = Standing()
+        self.before = 0.0  # seconds used by earlier sittings
+        self.reserve = 0.0  # seconds the last evaluation and saving will take
+        self.saved_at = time.monotonic()
+        self.signal = 0
+        self.quality: list[str] = ["- not evaluated: there is no dev set"]  # for the model card
+
+    # --- where it stands ---
+
+    @property
+    def seconds(self) -> float:
+        return self.before + time.monotonic() - self.started_at
+
+    @property
+    def share(self) -> float:
+        """Of the budget used, from 0 to 1; by steps when they are given, else by the clock."""
+        if self.config.steps is not None:
+            return min(1.0, self.standing.step / self.config.steps)
+        if self.config.minutes is None:
+            return 0.0
+        budget = max(1.0, 60 * self.config.minutes - self.reserve)
+        return min(1.0, self.seconds / budget)
+
+    def rate(self, step: int) -> float:
+        rates = Rates(
+            peak=self.config.peak_rate,
+            warmup=self.config.warmup,
+            dim=self.crew.settings.model.get("dim", 1),
+        )
+        return SCHEDULES[self.config.schedule](Progress(step, self.share), rates)
+
+    # --- the sitting ---
+
+    def train(self) -> None:
+        """Update, evaluate and save until the budget is used up or patience ends."""
+        self.events.start(self)
+        with self._signals():
+            loop = train(self.crew.learner, self.crew.pieces, self.rate, self.standing.step + 1)
+            while not self._done():
+                update = self._guarded(loop)
+                self.standing.step = update.step
+                self._account(update)
+                self.events.update(self, update)
+                if self._evaluation_due():
+                    self._evaluate()
+                if self._saving_due():
+                    self.save()
+                if self.signal:
+                    self.save()
+                    raise Interrupted(self.signal)
+            self._finish()
+
+    def _done(self) -> bool:
+        patience = self.config.patience
+        return self.share >= 1 or (patience is not None and self.standing.stale >= patience)
+
+    def _guarded(self, loop: Iterator[Update]) -> Update:
+        try:
+            return next(loop)
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            if not isinstance(error, (torch.OutOfMemoryError, MemoryError)) and (
+                "can't allocate memory" not in str(error)
+            ):
+                raise
+            raise TrainingError(
+                f"out of memory in update {self.standing.step + 1}, a batch of up to "
+                f"{self.config.batch_tokens} target positions; raise train.accumulate "
+                f"(now {self.config.accumulate}, same result in smaller pieces) or lower "
+                "train.batch_tokens, then repeat with --resume"
+            ) from None
+
+    def _account(self, update: Update) -> None:
+        standing = self.standing
+        if update.applied:
+            standing.refused_in_a_row = 0
+        else:
+            standing.refused += 1
+            standing.refused_in_a_row += 1
+            epoch, index, indices = self.crew.order.at(update.step - 1)
+            self.events.warn(
+                f"update {update.step} was not applied: a loss or gradient is not finite (epoch "
+                f"{epoch + 1}, batch {index + 1}, {len(indices)} examples from {indices[0]})"
+            )
+        if standing.refused_in_a_row >= REFUSED_IN_A_ROW:
+            raise TrainingError(
+                f"{REFUSED_IN_A_ROW} updates in a row had a loss or gradient that is not finite; "
+                "lower train.peak_rate, or look at the batch named above"
+            )
+        if update.step % 10 == 0 and update.applied:
+            line = {
+                "step": update.step, "seconds": round(self.seconds, 2), "rate": update.rate,
+                "grad_norm": update.grad_norm, **update.losses,
+            }  # fmt: skip
+            self.crew.run.append_metrics(line)
+
+    # --- evaluating ---
+
+    def _evaluation_due(self) -> bool:
+        if self.crew.dev is None:
+            return False
+        if self.config.eval_every is not None:
+            return self.standing.step % self.config.eval_every == 0
+        # The last fifth ends with the run, and is evaluated by _finish.
+        due = math.floor(self.share * EVALUATIONS)
+        return self.standing.evaluations < due < EVALUATIONS
+
+    def _evaluate(self) -> Evaluation:
+        begun_at = time.monotonic()
+        evaluation = self.evaluation()
+        standing, value = self.standing, evaluation.main.value
+        standing.evaluations = max(
+            standing.evaluations + 1, math.floor(self.share * EVALUATIONS)
+        )
+        better = math.isfinite(value) and (standing.best is None or value > standing.best)
+        if better:
+            standing.best, standing.best_step, standing.stale = value, standing.step, 0
+            self._write_model(self._chosen(), evaluation)
+        else:
+            standing.stale += 1
+        self.crew.run.append_metrics(
+            {"step": standing.step, "seconds": round(self.seconds, 2),
+             **{f"dev {metric.name}": metric.value for metric in evaluation.metrics}}
+        )  # fmt: skip
+        self.reserve = max(self.reserve, time.monotonic() - begun_at + 1)
+        self.events.evaluation(self, evaluation, better)
+        return evaluation
+
+    def evaluation(self) -> Evaluation:
+        """The dev set by the weights as they are (or their moving average)."""
+        with self._averaged():
+            call(self.crew.learner, Command.EVALUATE)
+            texts = self.crew.collect_dev()
+        assert self.crew.dev is not None
+        found: Evaluation = self.crew.task.score(*self.crew.dev, texts)
+        return found
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """Inside, the model is its moving average, if there is one."""
+        weights = self.crew.learner.weights
+        if weights.ema is None:
+            yield
+            return
+        raw = weights.flat.clone()
+        weights.flat.copy_(weights.ema)
+        try:
+            yield
+        finally:
+            weights.flat.copy_(raw)
+
+    def _chosen(self) -> dict[str, Tensor]:
+        with self._averaged():
+            return {name: t.clone() for name, t in named_weights(self.crew.module).items()}
+
+    def _write_model(self, tensors: dict[str, Tensor], evaluation: Evaluation | None) -> None:
+        run = self.crew.run
+        run.write_weights(tensors, {"step": str(self.standing.step)})
+        if evaluation is not None:
+            run.write_evaluation("dev", evaluation)
+            self.quality = [f"- dev, greedy: {metric}" for metric in evaluation.metrics]
+
+    # --- saving ---
+
+    def _saving_due(self) -> bool:
+        if self.config.save_every is not None:
+            return self.standing.step % self.config.save_every == 0
+        return time.monotonic() - self.saved_at > SAVE_SECONDS
+
+    def save(self) -> None:
+        """A checkpoint; a full disk is told, and training goes on with the one before."""
+        self.standing.seconds = self.seconds
+        weights, keep = self.crew.learner.weights, max(self.config.keep, 2)
+        tensors = {
+            "model": named_weights(self.crew.module),
+            **{f"moment{n}": weights.named(moment) for n, moment in enumerate(weights.moments)},
+        }
+        if weights.ema is not None:
+            tensors["ema"] = weights.named(weights.ema)
+        if self.config.average > 1:
+            last = [step for step in self.standing.averaged if step != self.standing.step]
+            self.standing.averaged = [*last, self.standing.step][-self.config.average :]
+        state = dataclasses.asdict(self.standing)
+        try:
+            folder = self.crew.run.checkpoints
+            checkpoint.save(folder, Checkpoint(self.standing.step, tensors, state))
+            checkpoint.prune(folder, keep, self.standing.averaged)
+        except TrainingError as error:
+            self.events.warn(f"no checkpoint at step {self.standing.step}: {error}")
+        self.saved_at = time.monotonic()
+
+    def restore(self, found: Checkpoint) -> None:
+        """Continue from a checkpoint as if nothing had happened."""
+        weights = self.crew.learner.weights
+        for name, tensor in named_weights(self.crew.module).items():
+            tensor.copy_(found.tensors["model"][name])
+        for number, moment in enumerate(weights.moments):
+            weights.fill(moment, found.tensors[f"moment{number}"])
+        if weights.ema is not None:
+            weights.fill(weights.ema, found.tensors["ema"])
+        self.standing = Standing(**found.state)
+        self.before = self.standing.seconds
+        self.crew.learner.refused = self.standing.refused
+        self.crew.run.cut_metrics(found.step)
+
+    # --- the end ---
+
+    def _finish(self) -> None:
+        standing = self.standing
+        if self.config.average > 1:
+            self.save()
+            self._average()
+        elif self.crew.dev is None:
+            self._write_model(self._chosen(), None)
+        if self.crew.dev is not None and standing.best_step != standing.step:
+            self._evaluate()
+        standing.finished = True
+        self.save()
+        self.crew.run.write_text("README.md", model_card(self))
+        self.events.finish(self)
+
+    def _average(self) -> None:
+        """The mean of the last checkpoints becomes the model."""
+        found = [
+            checkpoint.load_tensors(
+                self.crew.run.checkpoints / f"step-{step:08d}" / "model.safetensors"
+            )
+            for step in self.standing.averaged
+        ]
+        mean = {
+            name: torch.stack([each[name].double() for each in found]).mean(0).to(tensor.dtype)
+            for name, tensor in found[0].items()
+        }
+        raw = self.crew.learner.weights.flat.clone()
+        for name, tensor in named_weights(self.crew.module).items():
+            tensor.copy_(mean[name])
+        evaluation = self.evaluation() if self.crew.dev is not None else None
+        self._write_model(mean, evaluation)
+        self.crew.learner.weights.flat.copy_(raw)
+        if evaluation is not None:
+            self.standing.best, self.standing.best_step = evaluation.main.value, self.standing.step
+            self.events.evaluation(self, evaluation, True)  # noqa: FBT003
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Ctrl-C and SIGTERM end the sitting after the update at hand, with a checkpoint."""
+
+        def note(number: int, _: Any) -> None:
+            self.signal = number
+
+        before: dict[int, Any] = {}
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                before[number] = signal.signal(number, note)
+        except ValueError:  # not the main thread: then signals are the caller's
+            pass
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
