@@ -75,6 +75,16 @@ def test_batch_norm_does_not_count_padding():
     torch.testing.assert_close(a[[0, 2, 3], 2], BatchNormOverTime(D)(x[[0, 2, 3], 2:3])[:, 0])
 
 
+def test_a_time_step_that_is_all_padding_teaches_nothing():
+    norm = BatchNormOverTime(D)
+    norm(torch.randn(B, 3, D))
+    mean, variance = norm.mean.clone(), norm.variance.clone()
+    norm(torch.randn(B, 3, D), padding_mask(torch.tensor([2, 1, 1, 2]), 3))
+    for now, before in [(norm.mean, mean), (norm.variance, variance)]:
+        assert torch.equal(now[2:], before[2:])
+        assert (now[:2] != before[:2]).all()
+
+
 def test_batch_norm_fails_beyond_the_time_steps_of_training_where_layer_norm_holds():
     norm = BatchNormOverTime(D)
     norm(torch.randn(B, 7, D))
@@ -146,6 +156,11 @@ def test_dropout_falls_on_the_output_of_the_sublayer(place):
     torch.testing.assert_close(part(x, torch.exp), x)  # all of it dropped: only x is left
     part.eval()
     assert not torch.equal(part(x, torch.exp), x)
+
+
+def test_what_is_dropped_in_output_norm_is_normalised_as_zeros():
+    part, x = shuffle_weights(OutputNorm(D, LayerNorm, 1.0)), torch.randn(B, D)
+    torch.testing.assert_close(part(x, torch.exp), x + part.norm.bias)
 
 
 def test_only_a_stack_of_post_norms_needs_no_last_norm():
