@@ -35,9 +35,7 @@ beams = pytest.mark.parametrize("beam", [1, 4])
 
 @beams
 def test_banned_tokens_never_appear(decoder, beam):
-    free = {
-        t for found in search(decoder, 4, beam=beam, nbest=beam) for h in found for t in h.tokens
-    }
+    free = [each for found in search(decoder, 4, beam=beam, nbest=beam) for each in found]
     assert {BOS, 3} <= {token for each in free for token in each.tokens}
     for found in search(decoder, 4, [Banned((BOS, 3))], beam=beam, nbest=beam):
         assert not {BOS, 3} & {token for each in found for token in each.tokens}

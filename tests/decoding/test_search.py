@@ -9,6 +9,7 @@ from decoding.tiny_decoders import (
     BOS,
     EOS,
     D,
+    Rows,
     Table,
     TinyAttention,
     TinyRNN,
