@@ -1,0 +1,116 @@
+"""Constraints: what a search or a sampler may choose next, given what the path holds so far.
+
+A constraint forbids tokens by setting them to -inf; it never changes what the others are worth, so
+that every log-probability stays the model's own. It returns a new tensor, or its input unchanged.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from saccade.errors import InputError
+
+NEVER = float("-inf")
+
+
+@runtime_checkable
+class Constraint(Protocol):
+    """Anything that forbids tokens; `history` is without bos, `sentence` numbers a row's source."""
+
+    def __call__(
+        self,
+        logits: Float[Tensor, "N V"],
+        history: Int[Tensor, "N t"],
+        sentence: Int[Tensor, " N"],
+    ) -> Float[Tensor, "N V"]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Banned:
+    """Tokens that never appear, such as padding, bos or the unknown word."""
+
+    tokens: tuple[int, ...]
+
+    def __call__(
+        self,
+        logits: Float[Tensor, "N V"],
+        history: Int[Tensor, "N t"],  # noqa: ARG002
+        sentence: Int[Tensor, " N"],  # noqa: ARG002
+    ) -> Float[Tensor, "N V"]:
+        return logits.index_fill(1, torch.tensor(self.tokens, device=logits.device), NEVER)
+
+
+@dataclass(frozen=True, slots=True)
+class MinimumLength:
+    """No end before `length` tokens stand (the end itself not counted)."""
+
+    length: int
+    eos: int
+
+    def __call__(
+        self,
+        logits: Float[Tensor, "N V"],
+        history: Int[Tensor, "N t"],
+        sentence: Int[Tensor, " N"],
+    ) -> Float[Tensor, "N V"]:
+        if history.shape[1] >= self.length:
+            return logits
+        return Banned((self.eos,))(logits, history, sentence)
+
+
+@dataclass(frozen=True, slots=True)
+class NoRepeat:
+    """No n-gram appears twice in a path (Paulus et al. 2017, there with n = 3)."""
+
+    n: int
+
+    def __post_init__(self) -> None:
+        if self.n < 1:
+            raise InputError(f"no-repeat n-grams: n is {self.n}, it must be at least 1")
+
+    def __call__(
+        self,
+        logits: Float[Tensor, "N V"],
+        history: Int[Tensor, "N t"],
+        sentence: Int[Tensor, " N"],  # noqa: ARG002
+    ) -> Float[Tensor, "N V"]:
+        length = history.shape[1]
+        if length < self.n:
+            return logits
+        grams = history.unfold(1, self.n, 1)  # (N, t-n+1, n)
+        latest = history[:, length - self.n + 1 :].unsqueeze(1)  # (N, 1, n-1)
+        again = (grams[..., :-1] == latest).all(-1)  # (N, t-n+1)
+        rows, places = again.nonzero(as_tuple=True)
+        return logits.index_put((rows, grams[rows, places, -1]), logits.new_tensor(NEVER))
+
+
+class ForcedPrefix:
+    """Each sentence begins with its own tokens (an empty list: no wish); then it is free."""
+
+    def __init__(self, prefixes: Sequence[Sequence[int]]) -> None:
+        longest = max(map(len, prefixes), default=0)
+        free = -1
+        padded = [[*prefix, *[free] * (longest - len(prefix))] for prefix in prefixes]
+        self.tokens = torch.tensor(padded, dtype=torch.long).view(len(prefixes), longest)
+
+    def __call__(
+        self,
+        logits: Float[Tensor, "N V"],
+        history: Int[Tensor, "N t"],
+        sentence: Int[Tensor, " N"],
+    ) -> Float[Tensor, "N V"]:
+        position = history.shape[1]
+        if position >= self.tokens.shape[1]:
+            return logits
+        wanted = self.tokens[sentence.cpu(), position].to(logits.device).unsqueeze(1)  # (N, 1)
+        if wanted.max() >= logits.shape[1]:
+            raise InputError(
+                f"forced prefix: token {int(wanted.max())} is not in the vocabulary of "
+                f"{logits.shape[1]}"
+            )
+        others = torch.arange(logits.shape[1], device=logits.device) != wanted
+        return logits.masked_fill(others & (wanted >= 0), NEVER)

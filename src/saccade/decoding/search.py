@@ -1,0 +1,362 @@
+"""Search: the most probable sequences of a model that predicts one token at a time.
+
+A step: each kept path considers its k most probable tokens (`choices`); of all candidates and the
+paths that have ended before, which keep their log-probability and their place, the t most probable
+are kept (`beam`). A sentence is done when all its kept paths have ended, or at its maximum length;
+its hypotheses, ended by eos or cut, are ranked by length-normalised score alone.
+k = t = 1 is greedy. Of equals, the path ranked earlier and the lower token id win.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from saccade.blocks.state import Decoder, S
+from saccade.decoding.constraints import NEVER, Constraint, MinimumLength, NoRepeat
+from saccade.decoding.tree import ROOT, BeamNode, BeamTree
+from saccade.decoding.walk import (
+    Forbid,
+    Hypothesis,
+    first_tokens,
+    gather_hypotheses,
+    hypothesis,
+    log_prob_blocks,
+    walk,
+)
+from saccade.errors import InputError
+
+__all__ = ["BeamNode", "BeamTree", "Hypothesis", "SearchOptions", "beam_search", "greedy_search"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SearchOptions:
+    """How wide to search, how long, and what to return."""
+
+    beam: int = 5  # paths kept
+    choices: int | None = None  # tokens a path considers; as many as paths when absent
+    nbest: int = 1  # hypotheses returned
+    length_penalty: float = 1.0
+    max_ratio: float = 2.0
+    max_extra: int = 10
+    min_length: int = 0  # tokens before the end
+    no_repeat_ngram: int = 0  # 0: may repeat
+
+    def __post_init__(self) -> None:
+        least = {"beam": 1, "choices": 1, "nbest": 1, "length_penalty": 0}
+        least |= {"max_ratio": 0, "max_extra": 0, "min_length": 0, "no_repeat_ngram": 0}
+        for name, lowest in least.items():
+            value = getattr(self, name)
+            if value is not None and not lowest <= value < float("inf"):
+                raise InputError(f"{name} is {value}, it must be at least {lowest}")
+        if self.nbest > self.beam:
+            raise InputError(
+                f"nbest is {self.nbest}, but only {self.beam} paths are kept: raise beam to "
+                f"{self.nbest} or lower nbest"
+            )
+
+    def max_length(self, source_length: int) -> int:
+        """The most tokens, eos counted, for a source of this length."""
+        return max(1, int(self.max_ratio * source_length) + self.max_extra)
+
+    def constraints(self, eos: int, others: Sequence[Constraint] = ()) -> tuple[Constraint, ...]:
+        """Those that the options ask for, then the others."""
+        found: list[Constraint] = []
+        if self.min_length:
+            found.append(MinimumLength(self.min_length, eos))
+        if self.no_repeat_ngram:
+            found.append(NoRepeat(self.no_repeat_ngram))
+        return (*found, *others)
+
+
+def greedy_search(
+    decoder: Decoder[S],
+    state: S,
+    *,
+    first: int | Sequence[int],
+    eos: int,
+    max_lengths: Sequence[int],
+    options: SearchOptions,
+    constraints: Sequence[Constraint] = (),
+) -> list[list[Hypothesis]]:
+    """What `beam_search` finds with one path, by the shorter way."""
+    rows = state.rows
+    steps = walk(
+        decoder,
+        state,
+        first=first,
+        eos=eos,
+        max_lengths=max_lengths,
+        constraints=options.constraints(eos, constraints),
+    )
+    found = gather_hypotheses(steps, rows, eos=eos, length_penalty=options.length_penalty)
+    return [[each] for each in found]
+
+
+@torch.no_grad()
+def beam_search(
+    decoder: Decoder[S],
+    state: S,
+    *,
+    first: int | Sequence[int],
+    eos: int,
+    max_lengths: Sequence[int],
+    options: SearchOptions,
+    constraints: Sequence[Constraint] = (),
+    tree: BeamTree | None = None,
+) -> list[list[Hypothesis]]:
+    """The best `options.nbest` hypotheses of each sentence; `state` holds one row a sentence.
+
+    A maximum length counts eos. With a tree, search goes on to its natural end.
+    """
+    if options.beam == 1 and tree is None:
+        return greedy_search(
+            decoder,
+            state,
+            first=first,
+            eos=eos,
+            max_lengths=max_lengths,
+            options=options,
+            constraints=constraints,
+        )
+    token = first_tokens(first, max_lengths, state.rows)
+    constraints = options.constraints(eos, constraints)
+    beams, forest = _Beams(max_lengths, options), _Forest()
+    history = token.new_empty(state.rows, 0)
+    returned: dict[int, list[int]] = {}
+    for position in count():
+        if not len(beams.sentence):
+            return forest.hypotheses(returned, eos, options.length_penalty, tree)
+        logits, state = decoder.step(token, state)
+        sentences, parents = beams.rows()
+        forbid = Forbid(constraints, history, sentences) if constraints else None
+        considered = _consider(logits, position, forbid, options.choices or options.beam)
+        grown = beams.extend(considered, eos, position + 1)
+        beams.node[grown.new] = forest.add(parents[grown.row], grown)
+        if tree is not None:
+            forest.record(tree, sentences, parents, considered, eos)
+        ended = beams.ended(position + 1, early=tree is None)
+        if ended.any():
+            returned |= beams.leave(ended)
+
+        rows, token = (torch.from_numpy(each[beams.live]) for each in (beams.row, beams.token))
+        if constraints:
+            history = torch.cat([history[rows], token.unsqueeze(1)], dim=1)
+        if len(rows) and not torch.equal(rows, torch.arange(len(logits))):
+            state = state.select(rows)
+    raise AssertionError  # the loop returns
+
+
+@dataclass(frozen=True, slots=True)
+class _Considered:
+    """The choices of each row of a step, best first; -inf where there are fewer."""
+
+    log_probs: Float[np.ndarray, "N K"]
+    tokens: Int[np.ndarray, "N K"]
+
+
+def _consider(
+    logits: Float[Tensor, "N V"], position: int, forbid: Forbid | None, choices: int
+) -> _Considered:
+    """The most probable tokens of each row, the lower id first of equals."""
+    choices = min(choices, logits.shape[1])
+    blocks = log_prob_blocks(logits, position, forbid)
+    parts = [
+        (_top_cpu if logits.device.type == "cpu" else _top_device)(log_probs, choices)
+        for _, log_probs in blocks
+    ]
+    log_probs, tokens = zip(*parts, strict=True)
+    return _Considered(np.concatenate(log_probs).astype(np.float64), np.concatenate(tokens))
+
+
+def _top_cpu(
+    log_probs: Float[Tensor, "N V"], choices: int
+) -> tuple[Float[np.ndarray, "N K"], Int[np.ndarray, "N K"]]:
+    """The best, struck out, then the best of the rest: for a few choices faster than `topk`."""
+    left, rows = log_probs.numpy(), np.arange(len(log_probs))
+    values = np.empty((len(left), choices), left.dtype)
+    tokens = np.empty((len(left), choices), np.int64)
+    for choice in range(choices):
+        token = left.argmax(-1)  # the first of equals
+        tokens[:, choice], values[:, choice] = token, left[rows, token]
+        left[rows, token] = NEVER
+    return values, tokens
+
+
+def _top_device(
+    log_probs: Float[Tensor, "N V"], choices: int
+) -> tuple[Float[np.ndarray, "N K"], Int[np.ndarray, "N K"]]:
+    """The same where the logits live elsewhere; the order of exact equals is the device's."""
+    values, tokens = log_probs.topk(choices)
+    return values.cpu().numpy(), tokens.cpu().numpy()
+
+
+@dataclass(frozen=True, slots=True)
+class _Grown:
+    """What a step added: `new` says which kept paths, the rest is one entry for each of them."""
+
+    new: Bool[np.ndarray, "B W"]
+    row: Int[np.ndarray, " M"]
+    choice: Int[np.ndarray, " M"]
+    token: Int[np.ndarray, " M"]
+    log_prob: Float[np.ndarray, " M"]
+
+
+class _Beams:
+    """The kept paths of the sentences still searched, (B, W), best first; unused places -inf.
+
+    Numpy, not torch: an operation on so few numbers costs a fifth there.
+    """
+
+    def __init__(self, max_lengths: Sequence[int], options: SearchOptions) -> None:
+        shape = (len(max_lengths), options.beam)
+        self.nbest = options.nbest
+        self.sentence = np.arange(shape[0])
+        self.limit = np.array(max_lengths, np.int64)
+        lengths = np.arange(max(max_lengths, default=0) + 1)
+        self.norm = ((5 + lengths) / 6) ** options.length_penalty
+        self.score = np.full(shape, NEVER)
+        self.score[:, :1] = 0.0
+        self.live = self.score == 0.0
+        self.length = np.zeros(shape, np.int64)
+        self.node = np.full(shape, ROOT)  # of the forest
+        self.token = np.zeros(shape, np.int64)
+        self.row = np.zeros(shape, np.int64)  # of the last step, that gave the token
+
+    def rows(self) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
+        """The sentence and the node of each row that the next step reads."""
+        return np.repeat(self.sentence, self.live.sum(1)), self.node[self.live]
+
+    def extend(self, considered: _Considered, eos: int, length: int) -> _Grown:
+        """Keep the most probable of all candidates; each row of the step is a live path."""
+        log_probs, width = considered.log_probs, considered.log_probs.shape[1]
+        live, score = self.live, self.score
+        rows = np.zeros(live.shape, np.int64)
+        rows[live] = np.arange(len(log_probs))
+        totals = np.full((*live.shape, width), NEVER)
+        totals[live] = score[live][:, None] + log_probs
+        live[live] = log_probs[:, 0] > NEVER  # where nothing can follow, a path ends as it is
+        totals[..., 0][~live] = score[~live]
+
+        flat = totals.reshape(len(totals), -1)
+        order = np.argsort(-flat, axis=1, kind="stable")[:, : live.shape[1]]
+        at, parent = np.arange(len(flat))[:, None], order // width
+        self.score = flat[at, order]
+        new = live[at, parent] & (self.score > NEVER)
+        self.node, self.length = self.node[at, parent], self.length[at, parent]
+        self.length[new] = length
+
+        self.row = rows[at, parent]
+        row, choice = self.row[new], (order % width)[new]
+        token = considered.tokens[row, choice]
+        self.token = np.full(new.shape, eos)
+        self.token[new] = token
+        self.live = self.token != eos
+        return _Grown(new, row, choice, token, log_probs[row, choice])
+
+    def ended(self, length: int, *, early: bool) -> Bool[np.ndarray, " B"]:
+        """The sentences that are done, by nature or because nothing can change their n-best.
+
+        Early: the n-th best ended path has score s = L / norm(length), and for every live path of
+        log-probability l, l / norm(limit) < s. Log-probabilities only fall and norm only grows, so
+        (1) no descendant of a live path ever scores above l / norm(limit), below s; (2) l < L, or
+        else l / norm(limit) >= L / norm(length), as both are negative; so no descendant is ever
+        more probable than one of the n best ended paths, which therefore keep their places.
+        """
+        done = ~self.live.any(1) | (self.limit <= length)
+        if not early or done.all():
+            return done
+        score = np.where(self.live, NEVER, self.score / self.norm[self.length])
+        nth = -np.sort(-score, axis=1)[:, self.nbest - 1]
+        hope = np.where(self.live, self.score, NEVER).max(1) / self.norm[self.limit]
+        return done | (hope < nth)
+
+    def leave(self, ended: Bool[np.ndarray, " B"]) -> dict[int, list[int]]:
+        """Take the ended sentences out: the last nodes of the best paths of each, best first."""
+        score = self.score[ended] / self.norm[self.length[ended]]
+        order = np.argsort(-score, axis=1, kind="stable")[:, : self.nbest]
+        at = np.arange(len(order))[:, None]
+        nodes, there = self.node[ended][at, order], score[at, order] > NEVER
+        best = [node[real].tolist() for node, real in zip(nodes, there, strict=True)]
+        found = dict(zip(self.sentence[ended].tolist(), best, strict=True))
+        for name in ("sentence", "limit", "score", "live", "length", "node", "token", "row"):
+            setattr(self, name, getattr(self, name)[~ended])
+        return found
+
+
+class _Forest:
+    """Every kept path as its last node: token, log-probability, row of the step, and parent."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[Int[np.ndarray, " M"], _Grown]] = []
+        self.size = 0
+        self.places: dict[int, int] = {ROOT: ROOT}  # node to node of the beam tree
+
+    def add(self, parents: Int[np.ndarray, " M"], grown: _Grown) -> Int[np.ndarray, " M"]:
+        """The numbers of the new nodes."""
+        self.parts.append((parents, grown))
+        self.size += len(parents)
+        return np.arange(self.size - len(parents), self.size)
+
+    def record(
+        self,
+        tree: BeamTree,
+        sentences: Int[np.ndarray, " N"],
+        parents: Int[np.ndarray, " N"],
+        considered: _Considered,
+        eos: int,
+    ) -> None:
+        """Add the candidates of the step just taken to the beam tree."""
+        grown = self.parts[-1][1]
+        nodes = range(self.size - len(grown.row), self.size)
+        kept = dict(
+            zip(zip(grown.row.tolist(), grown.choice.tolist(), strict=True), nodes, strict=True)
+        )
+        for row, choice in zip(*(considered.log_probs > NEVER).nonzero(), strict=True):
+            parent, token = self.places[int(parents[row])], int(considered.tokens[row, choice])
+            before = 0.0 if parent == ROOT else tree.nodes[parent].log_prob
+            node = kept.get((int(row), int(choice)))
+            place = tree.add(
+                BeamNode(
+                    sentence=int(sentences[row]),
+                    step=len(self.parts) - 1,
+                    parent=parent,
+                    token=token,
+                    log_prob=before + float(considered.log_probs[row, choice]),
+                    kept=node is not None,
+                    finished=token == eos,
+                )
+            )
+            if node is not None:
+                self.places[node] = place
+
+    def hypotheses(
+        self, ends: dict[int, list[int]], eos: int, length_penalty: float, tree: BeamTree | None
+    ) -> list[list[Hypothesis]]:
+        """The hypotheses that end in these nodes, by sentence."""
+        parents = [each for part, _ in self.parts for each in part.tolist()]
+        tokens = [each for _, grown in self.parts for each in grown.token.tolist()]
+        log_probs = [each for _, grown in self.parts for each in grown.log_prob.tolist()]
+        rows = [each for _, grown in self.parts for each in grown.row.tolist()]
+
+        def built(node: int) -> Hypothesis:
+            if tree is not None:
+                tree.mark(self.places[node])
+            path = []
+            while node != ROOT:
+                path.append(node)
+                node = parents[node]
+            path.reverse()
+            return hypothesis(
+                [tokens[each] for each in path],
+                [log_probs[each] for each in path],
+                [rows[each] for each in path],
+                eos=eos,
+                length_penalty=length_penalty,
+            )
+
+        return [[built(node) for node in ends[sentence]] for sentence in range(len(ends))]

@@ -1,0 +1,228 @@
+"""One path a sentence: the loop that greedy search, sampling and streaming share.
+
+`choose` says how the next token is picked. Rows leave the batch when their path ends.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from saccade.blocks.state import Decoder, S
+from saccade.decoding.constraints import NEVER, Constraint
+from saccade.errors import InputError
+
+# Log-probabilities (N, V), the sentence of each row, the position: the token of each row (N,).
+Choose: TypeAlias = Callable[[Tensor, Sequence[int], int], Tensor]
+
+# About a megabyte of float32: stays in the cache, and a larger buffer costs a page fault a page.
+BLOCK = 2**18
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A sequence and what it is worth."""
+
+    tokens: list[int]  # without bos and eos
+    score: float  # log_prob / ((5 + length) / 6) ** length_penalty, eos counted (Wu et al. 2016)
+    log_prob: float
+    token_log_probs: list[float]  # one a step, eos included
+    path: list[int]  # path[i]: the row of the i-th step that gave token i, to follow recordings
+    finished: bool  # ended by eos; False: cut at the maximum length, or nothing could follow
+
+
+class Step(NamedTuple):
+    """The tokens that one step gave to the sentences still running.
+
+    A log-probability of -inf says that nothing can follow: that path ends without its token.
+    """
+
+    sentences: list[int]
+    tokens: list[int]
+    log_probs: list[float]
+
+
+def best(log_probs: Float[Tensor, "N V"], sentences: Sequence[int], position: int) -> Tensor:  # noqa: ARG001
+    """The most probable token of each row (the first of equals): greedy search."""
+    if log_probs.device.type == "cpu":  # numpy's argmax is ten times as fast
+        return torch.from_numpy(log_probs.numpy().argmax(-1))
+    return log_probs.argmax(-1)
+
+
+def walk(
+    decoder: Decoder[S],
+    state: S,
+    *,
+    first: int | Sequence[int],
+    eos: int,
+    max_lengths: Sequence[int],
+    choose: Choose = best,
+    constraints: Sequence[Constraint] = (),
+) -> Iterator[Step]:
+    """Yield step by step until every sentence has ended; `state` holds one row a sentence."""
+    token, limits = first_tokens(first, max_lengths, state.rows), np.array(max_lengths)
+    sentence = np.arange(state.rows)
+    history = token.new_empty(state.rows, 0)
+    for position in count():
+        if not len(sentence):
+            return
+        sentences = sentence.tolist()
+        with torch.no_grad():  # not around the yield: the caller's own work is not ours to change
+            logits, state = decoder.step(token, state)
+            forbid = Forbid(constraints, history, sentence) if constraints else None
+            blocks = log_prob_blocks(logits, position, forbid)
+            token, log_prob = _pick(blocks, sentences, position, choose)
+        yield Step(sentences, token.tolist(), log_prob.tolist())
+
+        live = (token.numpy() != eos) & (log_prob.numpy() > NEVER) & (limits > position + 1)
+        if constraints:
+            history = torch.cat([history, token.unsqueeze(1)], dim=1)
+        if not live.all():
+            rows = torch.from_numpy(live.nonzero()[0])
+            sentence, limits = sentence[live], limits[live]
+            token, history = token[rows], history[rows]
+            if len(sentence):
+                state = state.select(rows)
+
+
+def _pick(
+    blocks: Iterator[tuple[slice, Tensor]], sentences: list[int], position: int, choose: Choose
+) -> tuple[Int[Tensor, " N"], Float[Tensor, " N"]]:
+    """The chosen token of each row and its log-probability, both on the CPU."""
+    tokens, values = [], []
+    for rows, log_probs in blocks:
+        chosen = choose(log_probs, sentences[rows], position)
+        tokens.append(chosen)
+        values.append(log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1))
+    return torch.cat(tokens).cpu(), torch.cat(values).double().cpu()
+
+
+def stream(
+    decoder: Decoder[S],
+    state: S,
+    *,
+    first: int,
+    eos: int,
+    max_length: int,
+    choose: Choose = best,
+    constraints: Sequence[Constraint] = (),
+) -> Iterator[tuple[int, float]]:
+    """The tokens of one row as they come, each with its log-probability, without the end."""
+    if state.rows != 1:
+        raise InputError(f"streaming takes one sequence at a time, not {state.rows}")
+    steps = walk(
+        decoder,
+        state,
+        first=first,
+        eos=eos,
+        max_lengths=[max_length],
+        choose=choose,
+        constraints=constraints,
+    )
+    for step in steps:
+        if step.tokens[0] != eos and step.log_probs[0] > NEVER:
+            yield step.tokens[0], step.log_probs[0]
+
+
+def gather_hypotheses(
+    steps: Iterator[Step], sentences: int, *, eos: int, length_penalty: float
+) -> list[Hypothesis]:
+    """The whole of each sentence's walk."""
+    tokens: list[list[int]] = [[] for _ in range(sentences)]
+    log_probs: list[list[float]] = [[] for _ in range(sentences)]
+    paths: list[list[int]] = [[] for _ in range(sentences)]
+    for step in steps:
+        for row, (sentence, token, log_prob) in enumerate(zip(*step, strict=True)):
+            if log_prob > NEVER:
+                tokens[sentence].append(token)
+                log_probs[sentence].append(log_prob)
+                paths[sentence].append(row)
+    return [
+        hypothesis(*parts, eos=eos, length_penalty=length_penalty)
+        for parts in zip(tokens, log_probs, paths, strict=True)
+    ]
+
+
+def hypothesis(
+    tokens: list[int],
+    token_log_probs: list[float],
+    path: list[int],
+    *,
+    eos: int,
+    length_penalty: float,
+) -> Hypothesis:
+    """A hypothesis from its steps."""
+    log_prob = 0.0
+    for each in token_log_probs:  # in order, as a beam adds them: `sum` compensates and differs
+        log_prob += each
+    finished = bool(tokens) and tokens[-1] == eos
+    return Hypothesis(
+        tokens=tokens[:-1] if finished else tokens,
+        score=log_prob / ((5 + len(tokens)) / 6) ** length_penalty,
+        log_prob=log_prob,
+        token_log_probs=token_log_probs,
+        path=path,
+        finished=finished,
+    )
+
+
+def first_tokens(
+    first: int | Sequence[int], max_lengths: Sequence[int], rows: int
+) -> Int[Tensor, " N"]:
+    """What each row reads first: bos, or the last token of its prompt."""
+    if len(max_lengths) != rows:
+        raise InputError(f"{rows} sentences, but {len(max_lengths)} maximum lengths")
+    if min(max_lengths, default=1) < 1:
+        raise InputError(f"a maximum length must be at least 1, not {min(max_lengths)}")
+    given = [first] * rows if isinstance(first, int) else list(first)
+    if len(given) != rows:
+        raise InputError(f"{rows} sentences, but {len(given)} first tokens")
+    return torch.tensor(given, dtype=torch.long)
+
+
+class Forbid:
+    """The constraints, with the history and the sentence of each row of this step."""
+
+    def __init__(
+        self, constraints: Sequence[Constraint], history: Tensor, sentence: "np.ndarray"
+    ) -> None:
+        self.constraints, self.history = constraints, history
+        self.sentence = torch.from_numpy(sentence)
+
+    def __call__(self, log_probs: Tensor, rows: slice) -> Tensor:
+        history = self.history[rows].to(log_probs.device)
+        for constraint in self.constraints:
+            log_probs = constraint(log_probs, history, self.sentence[rows])
+        return log_probs
+
+
+def log_prob_blocks(
+    logits: Float[Tensor, "N V"], position: int, forbid: Forbid | None
+) -> Iterator[tuple[slice, Float[Tensor, "n V"]]]:
+    """Log-probabilities block of rows by block, fresh tensors that the caller may overwrite."""
+    if not logits.shape[1]:
+        raise InputError("the vocabulary is empty")
+    height = max(1, BLOCK // logits.shape[1])
+    for start in range(0, len(logits), height):
+        rows = slice(start, start + height)
+        block = logits[rows]
+        if block.dtype in (torch.bfloat16, torch.float16):
+            block = block.float()
+        log_probs = block.log_softmax(-1)
+        # One NaN or +inf, or -inf everywhere, makes the whole row NaN: one column tells.
+        bad = log_probs[:, 0].isnan()
+        if bad.any():
+            empty = (block == NEVER).all(-1)
+            if (bad & ~empty).any():
+                row = start + int((bad & ~empty).nonzero()[0])
+                raise FloatingPointError(
+                    f"the model's logits are NaN or infinite at step {position}, row {row}: "
+                    "its weights or its input are damaged"
+                )
+            log_probs[empty] = NEVER
+        yield rows, log_probs if forbid is None else forbid(log_probs, rows)
