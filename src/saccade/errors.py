@@ -1,7 +1,7 @@
 """What goes wrong because of the call or the data: told in one message, with exit code 2."""
 
-from difflib import get_close_matches
 from collections.abc import Iterable
+from difflib import get_close_matches
 
 
 class InputError(ValueError):

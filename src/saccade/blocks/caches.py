@@ -91,8 +91,10 @@ class SourceMemory:
         sources = self.store.shape[2]
         store = torch.cat([_pad(self.store, size), _pad(other.store, size)], dim=2)
         mask = None
-        if self.mask is not None or other.mask is not None or size != min(
-            self.store.shape[-2], other.store.shape[-2]
+        if (
+            self.mask is not None
+            or other.mask is not None
+            or size != min(self.store.shape[-2], other.store.shape[-2])
         ):
             mask = torch.cat([self._full_mask(size), other._full_mask(size)])
         joined = replace(self, store=store, mask=mask)

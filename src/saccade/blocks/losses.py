@@ -27,9 +27,7 @@ def cross_entropy(
     smoothing: float,
 ) -> Float[Tensor, ""]:
     """The sum over rows, by the equation: all N x V logits at once."""
-    return F.cross_entropy(
-        hidden @ weight.mT, gold, reduction="sum", label_smoothing=smoothing
-    )
+    return F.cross_entropy(hidden @ weight.mT, gold, reduction="sum", label_smoothing=smoothing)
 
 
 def chunked_cross_entropy(

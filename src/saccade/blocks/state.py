@@ -1,10 +1,12 @@
 """The contract between models and search: a decoder steps, its state is a value made of rows."""
 
 from collections.abc import Sequence
-from typing import Any, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Float, Int
 from torch import Tensor
+
+Same = TypeVar("Same", bound="State")  # typing.Self, which beartype refuses in a protocol
 
 
 @runtime_checkable
@@ -19,10 +21,10 @@ class State(Protocol):
     @property
     def rows(self) -> int: ...
 
-    def select(self, rows: Int[Tensor, " N"]) -> Self:
+    def select(self: Same, rows: Int[Tensor, " N"]) -> Same:
         """Keep these rows, in this order, repeats allowed."""
 
-    def join(self, other: Self) -> Self:
+    def join(self: Same, other: Same) -> Same:
         """The rows of both, `self` first: requests may enter a running batch."""
 
 

@@ -86,6 +86,11 @@ class Transformer(nn.Module):
         self.decoder_norm = placement.final_norm(config.dim, NORMS[config.norm])
 
     @property
+    def alignment_layers(self) -> list[str]:
+        """The attentions from target to source, by name."""
+        return [f"decoder.{number}.cross_attention" for number in range(len(self.decoder))]
+
+    @property
     def limit(self) -> int | None:
         """The longest sequence it can read; None if there is none."""
         return self.positions.limit
@@ -210,9 +215,7 @@ class DecoderLayer(nn.Module):
     ) -> Float[Tensor, "N T D"]:
         """The same for T more tokens, with the past in a cache and the source projected before."""
         x = self.around_attention(x, lambda h: past.attend(number, self.attention, h, mask))
-        x = self.around_cross_attention(
-            x, lambda h: memory.attend(number, self.cross_attention, h)
-        )
+        x = self.around_cross_attention(x, lambda h: memory.attend(number, self.cross_attention, h))
         return self.around_ffn(x, self.ffn)
 
 

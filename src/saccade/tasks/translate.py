@@ -18,16 +18,17 @@ from saccade.data.batches import Order, PairBatch, collate, plan_eval
 from saccade.data.readers import ParallelText
 from saccade.data.store import PairStore, build_store
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer, train_tokenizer
-from saccade.decoding.constraints import Banned, Constraint, ForcedPrefix
-from saccade.decoding.sampling import sample
-from saccade.decoding.search import Hypothesis, SearchOptions, beam_search
+from saccade.decoding.constraints import Constraint, ForcedPrefix
+from saccade.decoding.options import DecodeOptions
+from saccade.decoding.sampling import Draw, sample
+from saccade.decoding.search import Hypothesis, beam_search
 from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
-from saccade.randomness import torch_generator
 from saccade.tasks.metrics import sentence_scores, translation_metrics
 from saccade.tasks.task import Evaluation, Objective, Prediction, Term
 
 Warn = Callable[[str], None]
+ROWS = 64  # sentences decoded together
 SENTENCES = 100_000  # pairs a tokenizer is trained on, at most: more change nothing but the time
 
 
@@ -42,27 +43,6 @@ class TranslateConfig:
     lowercase: bool = False
     max_length: int = 256  # tokens of a training text; longer pairs are dropped and counted
     on_bad_utf8: Literal["stop", "replace", "skip"] = "stop"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TranslateOptions:
-    """How to decode; the search has its own options."""
-
-    search: SearchOptions = SearchOptions()
-    batch_rows: int = 64
-    attention: bool = False  # record it
-    sampling: "Sampling | None" = None
-    prefixes: Sequence[str] | None = None  # each translation begins with its own
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Sampling:
-    """Draw the next token instead of searching; keyed by seed, example and position."""
-
-    seed: int = 1
-    temperature: float = 1.0
-    top_k: int | None = None
-    top_p: float | None = None
 
 
 class Translate:
@@ -148,28 +128,37 @@ class Translate:
     # --- predicting ---
 
     def predict(
-        self, model: Any, texts: Sequence[str], options: TranslateOptions
+        self,
+        model: Any,
+        texts: Sequence[str],
+        options: DecodeOptions,
+        *,
+        prefixes: Sequence[str] | None = None,
+        attention: bool = False,
     ) -> list[Prediction]:
-        """One prediction a text, in order; an empty text gives an empty translation."""
+        """One prediction a text, in order; an empty text gives an empty translation.
+
+        `prefixes` are what each translation begins with; `attention` says whether to record it.
+        """
         prepared = [self._read(model, text) for text in texts]
         lengths = np.array([len(ids) for ids, _ in prepared], np.int64)
-        found: list[Prediction | None] = [None] * len(texts)
-        for rows in plan_eval((lengths, lengths), options.batch_rows):
+        found = [Prediction("", 0.0, [], [])] * len(texts)
+        for rows in plan_eval((lengths, lengths), ROWS):
             alive = [int(row) for row in rows if texts[row].strip()]
             if not alive:
                 continue
+            begun = None if prefixes is None else [prefixes[row] for row in alive]
+            decode = self._decoder(model, alive, options, begun)
             ids = [prepared[row][0] for row in alive]
-            hypotheses, seen = self._decode(model, ids, alive, options)
+            hypotheses, seen = self._decode(model, ids, decode, options, attention=attention)
             for row, best in zip(alive, hypotheses, strict=True):
-                ids_of_row, truncated = prepared[row]
-                found[row] = self._prediction(ids_of_row, best, seen, truncated)
-        empty = Prediction("", 0.0, [], [])
-        return [empty if prediction is None else prediction for prediction in found]
+                found[row] = self._prediction(*prepared[row], best, seen)
+        return found
 
     def predict_dev(self, model: Any, texts: Sequence[str]) -> list[str]:
         """Quick translations for the evaluations during training: greedy."""
-        options = TranslateOptions(search=SearchOptions(beam=1))
-        return [prediction.text for prediction in self.predict(model, texts, options)]
+        found = self.predict(model, texts, DecodeOptions(beam=1))
+        return [prediction.text for prediction in found]
 
     def _read(self, model: Any, text: str) -> tuple[list[int], bool]:
         """Token ids with the end; what a model cannot read, or nobody could wait for, is cut."""
@@ -181,83 +170,80 @@ class Translate:
 
     @torch.inference_mode()
     def _decode(
-        self, model: Any, ids: list[list[int]], examples: list[int], options: TranslateOptions
+        self,
+        model: Any,
+        ids: list[list[int]],
+        decode: Callable[[Any, list[int]], list[list[Hypothesis]]],
+        options: DecodeOptions,
+        *,
+        attention: bool,
     ) -> tuple[list[list[Hypothesis]], Seen | None]:
+        """Encode a batch and decode it, watched if asked."""
         lengths = torch.tensor([len(row) for row in ids])
         size = int(lengths.max())
         padded = torch.tensor([row + [self.source.pad] * (size - len(row)) for row in ids])
         device = next(model.parameters()).device
         state = model.start(Padded(padded.to(device), lengths.to(device)))
-        limits = [options.search.max_length(length) for length in lengths.tolist()]
+        limits = [options.max_length(length) for length in lengths.tolist()]
         if model.limit is not None:
             limits = [min(limit, model.limit) for limit in limits]
-        places = {
-            "first": self.target.bos,
-            "eos": self.target.eos,
-            "max_lengths": limits,
-            "constraints": self._constraints(options, examples),
-        }
-        layers = [name for name, _ in model.named_modules() if name.endswith("cross_attention")]
-        if options.attention:
-            with record_attention(model, layers) as seen:
-                return self._search(model, state, examples, options, places), seen
-        return self._search(model, state, examples, options, places), None
+        if not attention:
+            return decode(state, limits), None
+        with record_attention(model, model.alignment_layers) as seen:
+            return decode(state, limits), seen
 
-    def _search(
+    def _decoder(
         self,
         model: Any,
-        state: Any,
         examples: list[int],
-        options: TranslateOptions,
-        places: dict[str, Any],
-    ) -> list[list[Hypothesis]]:
-        if options.sampling is None:
-            return beam_search(model, state, options=options.search, **places)
-        drawn = sample(
-            model, state, filters=_filters(options.sampling), seed=options.sampling.seed,
-            examples=examples, **places,
-        )  # fmt: skip
-        return [[hypothesis] for hypothesis in drawn]
+        options: DecodeOptions,
+        prefixes: Sequence[str] | None,
+    ) -> Callable[[Any, list[int]], list[list[Hypothesis]]]:
+        """Search or draw, as the options say: (state, maximum lengths) -> n-best."""
+        first, eos = self.target.bos, self.target.eos
+        constraints: list[Constraint] = []
+        if prefixes is not None:
+            constraints.append(ForcedPrefix([self.target.encode(prefix) for prefix in prefixes]))
+        drawing = Draw(seed=options.seed, examples=examples, filters=options.filters())
 
-    def _constraints(self, options: TranslateOptions, examples: list[int]) -> list[Constraint]:
-        found: list[Constraint] = [Banned([self.target.pad, self.target.bos, self.target.unk])]
-        if options.prefixes is not None:
-            prefixes = [self.target.encode(options.prefixes[example]) for example in examples]
-            found.append(ForcedPrefix(prefixes))
-        return found
+        def search(state: Any, limits: list[int]) -> list[list[Hypothesis]]:
+            return beam_search(
+                model, state, first=first, eos=eos, max_lengths=limits, options=options,
+                constraints=constraints,
+            )  # fmt: skip
+
+        def draw(state: Any, limits: list[int]) -> list[list[Hypothesis]]:
+            drawn = sample(
+                model, state, first=first, eos=eos, max_lengths=limits, draw=drawing,
+                options=options, constraints=constraints,
+            )  # fmt: skip
+            return [[hypothesis] for hypothesis in drawn]
+
+        return draw if options.sample else search
 
     def _prediction(
-        self, ids: list[int], hypotheses: list[Hypothesis], seen: Seen | None, truncated: bool
+        self, ids: list[int], truncated: bool, hypotheses: list[Hypothesis], seen: Seen | None
     ) -> Prediction:
-        source = self._pieces(self.source, ids)
+        source = self.source.tokens(ids)
         nbest = []
-        for hypothesis in hypotheses:
-            tokens = self._pieces(
-                self.target, hypothesis.tokens + [self.target.eos] * hypothesis.finished
-            )
+        for each in hypotheses:
+            tokens = self.target.tokens(each.tokens + [self.target.eos] * each.finished)
             attention = None
             if seen is not None:
-                weights = {
-                    layer: seen.follow(layer, hypothesis.path)[..., : len(source)]
-                    for layer in seen
-                }
+                weights = {n: seen.follow(n, each.path)[..., : len(source)] for n in seen}
                 attention = AttentionMap(weights, source, tokens)
             nbest.append(
                 Prediction(
-                    text=self.target.decode(hypothesis.tokens),
-                    score=hypothesis.score,
+                    text=self.target.decode(each.tokens),
+                    score=each.score,
                     tokens=tokens,
                     source_tokens=source,
-                    token_scores=hypothesis.token_log_probs,
+                    token_scores=each.token_log_probs,
                     attention=attention,
                     truncated=truncated,
                 )
             )
         return dataclasses.replace(nbest[0], alternatives=nbest[1:])
-
-    @staticmethod
-    def _pieces(tokenizer: Tokenizer, ids: Sequence[int]) -> list[str]:
-        return tokenizer.tokens(ids)
 
     # --- scoring ---
 

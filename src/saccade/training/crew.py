@@ -76,8 +76,9 @@ class Crew:
         return [text for _, text in sorted(found)]
 
 
-def assemble(run: Run, settings: Settings, task: Any, team: Callable[[nn.Module], Team],
-             warn: Warn) -> Crew:
+def assemble(
+    run: Run, settings: Settings, task: Any, team: Callable[[nn.Module], Team], warn: Warn
+) -> Crew:
     """Build model and data; the team is called once the model's size is known."""
     config = settings.train
     keep_memory()
@@ -148,5 +149,3 @@ def _refuse_batch_statistics(module: nn.Module, pieces: int) -> None:
             "batch norm over time depends on the batch: set train.processes=1 and "
             "train.accumulate=1, or take model.norm=layer"
         )
-
-

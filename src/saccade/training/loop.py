@@ -79,9 +79,7 @@ class Weights:
 
     def collect(self) -> None:
         """Move this rank's gradients to where the others see them."""
-        grads = [
-            torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters
-        ]
+        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in self.parameters]
         torch.cat([grad.flatten() for grad in grads], out=self.grads[self.team.rank])
         for parameter in self.parameters:
             parameter.grad = None
@@ -182,8 +180,12 @@ def train(
         yield learner.update(step, mine, counts, learning_rate)
 
 
-def follow(learner: Learner, pieces: Callable[[int], Sequence[Batch]], start: int,
-           evaluate: Callable[[], None]) -> None:
+def follow(
+    learner: Learner,
+    pieces: Callable[[int], Sequence[Batch]],
+    start: int,
+    evaluate: Callable[[], None],
+) -> None:
     """The other ranks' loop: do what rank 0 does until it says stop."""
     step, mine = start, pieces(start)
     while True:

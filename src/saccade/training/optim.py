@@ -65,7 +65,7 @@ SCHEDULES: dict[str, Callable[[Progress, Rates], float]] = {
 
 
 def clip_scale(norm: float, limit: float) -> float:
-    """g <- min(1, limit / |g|) g: the factor, exactly 1 at or below the limit, safe at zero."""
+    """G <- min(1, limit / |g|) g: the factor, exactly 1 at or below the limit, safe at zero."""
     return 1.0 if norm <= limit else limit / norm
 
 
@@ -80,7 +80,7 @@ class OptimizerConfig:
 
 
 def _sgd(parts: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
-    """x <- x - rate g."""
+    """X <- x - rate g."""
     return SGD(parts, lr=0.0, momentum=config.momentum)
 
 

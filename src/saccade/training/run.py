@@ -60,9 +60,7 @@ class Run:
     def begin(self, settings: Settings) -> None:
         """From here on the folder is a run."""
         header = {"format": FORMAT, "saccade": saccade.__version__}
-        write_file(
-            self.path / "config.toml", dump_toml({**header, **settings.plain()}).encode()
-        )
+        write_file(self.path / "config.toml", dump_toml({**header, **settings.plain()}).encode())
         (self.path / MARK).unlink(missing_ok=True)
 
     def config(self) -> dict[str, Any]:
@@ -147,7 +145,9 @@ def environment() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
         "machine": platform.machine(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "cores": len(os.sched_getaffinity(0))
+        if hasattr(os, "sched_getaffinity")
+        else os.cpu_count(),
     }
 
 

@@ -101,7 +101,9 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
     if preset not in model_class.PRESETS:
         hint = nearest(preset, model_class.PRESETS)
         raise InputError(f"model {model_name!r} has no preset {preset!r}; {hint}")
-    values = merge(model_class.PRESETS[preset], {**config, "task": task_values, "model": model_values})
+    values = merge(
+        model_class.PRESETS[preset], {**config, "task": task_values, "model": model_values}
+    )
     train_values = values.get("train", {})
     if isinstance(train_values.get("optimizer"), str):
         train_values["optimizer"] = {"name": train_values["optimizer"]}

@@ -115,9 +115,7 @@ def _decided(settings: Settings) -> Settings:
     return dataclasses.replace(settings, train=train)
 
 
-def _prepared(
-    run: Run, settings: Settings, start: Start, events: Events
-) -> tuple[Settings, Any]:
+def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tuple[Settings, Any]:
     """A new run: tokenizers and token store are made, then the folder becomes a run."""
     if start.init is not None:
         settings = _like(settings, Run(Path(start.init)))

@@ -178,9 +178,7 @@ class Trainer:
         begun_at = time.monotonic()
         evaluation = self.evaluation()
         standing, value = self.standing, evaluation.main.value
-        standing.evaluations = max(
-            standing.evaluations + 1, math.floor(self.share * EVALUATIONS)
-        )
+        standing.evaluations = max(standing.evaluations + 1, math.floor(self.share * EVALUATIONS))
         better = math.isfinite(value) and (standing.best is None or value > standing.best)
         if better:
             standing.best, standing.best_step, standing.stale = value, standing.step, 0

@@ -1,0 +1,35 @@
+"""How to decode: the one list of settings that the command line, Python and the server share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from saccade.decoding.sampling import temperature, top_k, top_p
+from saccade.decoding.search import SearchOptions
+from saccade.errors import InputError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DecodeOptions(SearchOptions):
+    """Search for the most probable output, or draw one."""
+
+    sample: bool = False  # draw each token instead of searching
+    temperature: float = 1.0  # below 1 bolder, above 1 more varied
+    top_k: int | None = None  # draw from the most probable k
+    top_p: float | None = None  # draw from the most probable that together have p
+    seed: int = 1  # of the draws
+
+    def __post_init__(self) -> None:
+        SearchOptions.__post_init__(self)
+        if self.sample and self.nbest > 1:
+            raise InputError("nbest is of search; to draw several outputs, give several seeds")
+
+    def filters(self) -> list[Callable[[Tensor], Tensor]]:
+        """What the options do to logits before a token is drawn."""
+        found = [temperature(self.temperature)] if self.temperature != 1 else []
+        if self.top_k is not None:
+            found.append(top_k(self.top_k))
+        if self.top_p is not None:
+            found.append(top_p(self.top_p))
+        return found

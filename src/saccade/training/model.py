@@ -1,0 +1,68 @@
+"""A trained model, ready to be called: what `saccade.load` gives."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, overload
+
+import torch
+from torch import nn
+
+from saccade.decoding.options import DecodeOptions
+from saccade.tasks.task import Evaluation, Prediction
+from saccade.training.run import Run, load_module
+from saccade.training.settings import Settings
+
+
+class Model:
+    """A run's task and weights: call it with a text, or with several."""
+
+    def __init__(self, run: Run, settings: Settings, task: Any, module: nn.Module):
+        self.run, self.settings, self.task, self.module = run, settings, task, module
+
+    @overload
+    def __call__(self, text: str, options: DecodeOptions = ...) -> Prediction: ...
+    @overload
+    def __call__(self, text: Sequence[str], options: DecodeOptions = ...) -> list[Prediction]: ...
+    def __call__(
+        self, text: str | Sequence[str], options: DecodeOptions = DecodeOptions()
+    ) -> Prediction | list[Prediction]:
+        """The prediction for a text, or one for each of several, with what it looked at."""
+        texts = [text] if isinstance(text, str) else list(text)
+        found = self.predict(texts, options, attention=True)
+        return found[0] if isinstance(text, str) else found
+
+    def predict(
+        self,
+        texts: Sequence[str],
+        options: DecodeOptions = DecodeOptions(),
+        *,
+        prefixes: Sequence[str] | None = None,
+        attention: bool = False,
+    ) -> list[Prediction]:
+        """Predictions for many texts, in order; without attention, by the fast path."""
+        found: list[Prediction] = self.task.predict(
+            self.module, texts, options, prefixes=prefixes, attention=attention
+        )
+        return found
+
+    def evaluate(
+        self, files: Sequence[str], options: DecodeOptions = DecodeOptions()
+    ) -> Evaluation:
+        """The task's metrics on a data set."""
+        sources, references = self.task.pairs(files, lambda _: None)
+        found = [prediction.text for prediction in self.predict(sources, options)]
+        evaluation: Evaluation = self.task.score(sources, references, found)
+        return evaluation
+
+    @property
+    def parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.module.parameters())
+
+
+def load(path: str | Path, *, allow_code: bool = False) -> Model:
+    """The model of a run; a run that names a user's file needs `allow_code`."""
+    run = Run(Path(path))
+    settings = run.settings(allow_code=allow_code)
+    task = settings.task_class.load(settings.task, run.path)
+    with torch.no_grad():
+        return Model(run, settings, task, load_module(run, settings, task))
