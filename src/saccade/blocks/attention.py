@@ -3,8 +3,8 @@
     attention(q, k, v) = softmax(score(q, k)) v
 
 Each module projects its inputs to heads and calls `attend`, which takes the fused kernel, or the
-formula when somebody watches or the score is another than the kernel's. `self` and `cross` attention keep
-their projections packed, one matrix product instead of two or three.
+formula when somebody watches or the score is not the kernel's. Self- and cross-attention keep
+their projections packed: one matrix product instead of two or three.
 """
 
 import math

@@ -48,7 +48,7 @@ def train_run(
             events.warn(f"{out} is finished; nothing to do")
             return run
         task = settings.task_class.load(settings.task, run.path)
-        _check_data(run, settings, task, start)
+        _check_data(run, task, start)
         run.begin(settings)
     else:
         settings, task = _prepared(run, settings, start, events)
@@ -195,7 +195,7 @@ def _same_tokenizer(mine: Any, theirs: Any) -> Any:
     return dataclasses.replace(mine, joint=theirs.joint)
 
 
-def _check_data(run: Run, settings: Settings, task: Any, start: Start) -> None:
+def _check_data(run: Run, task: Any, start: Start) -> None:
     then = run.environment().get("data", {})
     changed = [name for name, mark in task.fingerprints().items() if then.get(name) != mark]
     if changed and not start.accept_changes:
