@@ -13,7 +13,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from saccade.errors import InputError, nearest
-from saccade.inspection.pictures import check_picture_path, heat_map, save_figure, visible
+from saccade.inspection.paper import visible
+from saccade.inspection.pictures import check_picture_path, heat_map, save_figure
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -23,6 +24,7 @@ Span = tuple[int, int]  # characters from, to; an empty span (a special token) l
 
 SHADES = {0.6: "█", 0.4: "▓", 0.2: "▒", 0.05: "░"}  # from this weight on, the darkest that fits
 SKIN_TONES = "🏻🏼🏽🏾🏿"  # they colour the emoji before them
+MARKS = ("Mn", "Me", "Mc")  # Unicode categories of what is drawn onto the letter before
 NARROWEST = 16  # columns of a terminal
 
 
@@ -221,21 +223,26 @@ def _shade(weight: float, cell: int) -> str:
 
 
 def _clusters(token: str) -> list[str]:
-    """The characters as one sees them: marks, joiners and selectors stay with their letter."""
+    """The characters as one sees them: marks stay with their letter, of joined emoji the first.
+
+    Terminals disagree how wide joined and coloured emoji are; about their first they agree.
+    """
     clusters: list[str] = []
+    before = ""
     for c in visible(token):
         category = unicodedata.category(c)
-        joined = c == "\u200d" or (bool(clusters) and clusters[-1].endswith("\u200d"))
-        if clusters and (category in ("Mn", "Me", "Mc") or joined or c in SKIN_TONES):
-            clusters[-1] += c
-        elif category not in ("Cf", "Mn", "Me"):  # direction marks and stray accents are not drawn
+        joined = before == "\u200d" and category == "So"
+        if category in MARKS:
+            clusters[-1:] = [(clusters[-1] if clusters else " ") + c]
+        elif category != "Cf" and c not in SKIN_TONES and not joined:
             clusters.append(c)
+        before = c
     return clusters
 
 
 def _cell_width(cluster: str) -> int:
     """Terminal columns of one cluster: two for East Asian wide characters and emoji."""
-    return max((2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in cluster), default=0)
+    return 2 if cluster and unicodedata.east_asian_width(cluster[0]) in "WF" else len(cluster[:1])
 
 
 def _width(clusters: Sequence[str]) -> int:

@@ -8,6 +8,7 @@ made with, an abbreviation or a German ordinal keeps its full stop at the end of
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import regex  # type: ignore[import-untyped]  # sacrebleu needs it too; `re` knows no \p{...}
 
@@ -124,7 +125,7 @@ def tokenize(text: str, language: str) -> list[str]:
     words = _apply((*SEPARATE, *APOSTROPHES[language]), text).split(" ")
     words = [word for word in words if word]
     tokens: list[str] = []
-    for word, following in zip(words, [*words[1:], ""], strict=True):
+    for word, following in pairwise([*words, ""]):
         if _ends_sentence(word, following, language):
             tokens += [word[:-1], "."]
         else:
