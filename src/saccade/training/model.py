@@ -1,16 +1,21 @@
 """A trained model, ready to be called: what `saccade.load` gives."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import nn
 
 from saccade.decoding.options import DecodeOptions
+from saccade.errors import InputError
+from saccade.inspection.alignment import AttentionMap
 from saccade.tasks.task import Evaluation, Prediction
+from saccade.tasks.words import word_map
 from saccade.training.run import Run, load_module
 from saccade.training.settings import Settings
+
+Precision = Literal["float32", "int8"]
 
 
 class Model:
@@ -38,12 +43,23 @@ class Model:
         *,
         prefixes: Sequence[str] | None = None,
         attention: bool = False,
+        numbers: Sequence[int] | None = None,
     ) -> list[Prediction]:
         """Predictions for many texts, in order; without attention, by the fast path."""
         found: list[Prediction] = self.task.predict(
-            self.module, texts, options, prefixes=prefixes, attention=attention
+            self.module, texts, options, prefixes=prefixes, attention=attention, numbers=numbers
         )
         return found
+
+    def stream(
+        self, text: str, options: DecodeOptions = DecodeOptions(), number: int = 0
+    ) -> Iterator[str]:
+        """The prediction for one text, piece by piece as it is made."""
+        return iter(self.task.stream(self.module, text, options, number))
+
+    def words(self, text: str, prediction: Prediction) -> AttentionMap:
+        """What each word of a prediction looked at, word by word: words are what spaces part."""
+        return word_map(self.task, text, prediction)
 
     def evaluate(
         self, files: Sequence[str], options: DecodeOptions = DecodeOptions()
@@ -59,8 +75,12 @@ class Model:
         return sum(parameter.numel() for parameter in self.module.parameters())
 
 
-def load(path: str | Path, *, allow_code: bool = False) -> Model:
+def load(
+    path: str | Path | Run, *, allow_code: bool = False, precision: Precision = "float32"
+) -> Model:
     """The model of a run; a run that names a user's file needs `allow_code`."""
+    if precision != "float32":
+        raise InputError(f"precision {precision!r} is not there yet; leave it at float32")
     run = Run(Path(path))
     settings = run.settings(allow_code=allow_code)
     task = settings.task_class.load(settings.task, run.path)
