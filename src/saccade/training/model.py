@@ -1,16 +1,23 @@
 """A trained model, ready to be called: what `saccade.load` gives."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import nn
 
+from saccade.blocks.quantized import quantize
 from saccade.decoding.options import DecodeOptions
 from saccade.tasks.task import Evaluation, Prediction
 from saccade.training.run import Run, load_module
 from saccade.training.settings import Settings
+
+Precision = Literal["float32", "int8"]
+PRECISIONS: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "float32": lambda module: module,
+    "int8": quantize,
+}
 
 
 class Model:
@@ -59,10 +66,13 @@ class Model:
         return sum(parameter.numel() for parameter in self.module.parameters())
 
 
-def load(path: str | Path, *, allow_code: bool = False) -> Model:
+def load(
+    path: str | Path | Run, *, precision: Precision = "float32", allow_code: bool = False
+) -> Model:
     """The model of a run; a run that names a user's file needs `allow_code`."""
-    run = Run(Path(path))
+    run = path if isinstance(path, Run) else Run(Path(path))
     settings = run.settings(allow_code=allow_code)
     task = settings.task_class.load(settings.task, run.path)
     with torch.no_grad():
-        return Model(run, settings, task, load_module(run, settings, task))
+        module = PRECISIONS[precision](load_module(run, settings, task))
+    return Model(run, settings, task, module)
