@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from saccade.blocks.attention import CrossAttention, ScoreMaker, SelfAttention
 from saccade.blocks.caches import KeyValueCache, SourceMemory
 from saccade.blocks.dropout import Dropout
-from saccade.blocks.embeddings import TokenEmbedding
+from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
 from saccade.blocks.feedforward import ACTIVATIONS, FeedForward
 from saccade.blocks.masks import causal_mask, combine
 from saccade.blocks.norms import NORMS, PLACEMENTS, Placement
@@ -84,6 +84,7 @@ class Transformer(nn.Module):
         self.encoder_norm = placement.final_norm(config.dim, NORMS[config.norm])
         self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
         self.decoder_norm = placement.final_norm(config.dim, NORMS[config.norm])
+        self.output = TiedOutput(self.target_embedding)
 
     @property
     def alignment_layers(self) -> list[str]:
@@ -117,7 +118,7 @@ class Transformer(nn.Module):
         return self.decoder_norm(x)
 
     def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        return hidden @ self.output_weight.mT
+        return self.output(hidden)
 
     def start(
         self, source: Padded, prefix: Sequence[Sequence[int]] | None = None

@@ -169,7 +169,7 @@ class Translate:
         limit = 4 * self.config.max_length
         if model.limit is not None:
             limit = min(limit, model.limit)
-        ids = self.source.encode(text.lower() if self.config.lowercase else text)
+        ids = self.source.encode(text)
         return [*ids[: limit - 1], self.source.eos], len(ids) >= limit
 
     @torch.inference_mode()
@@ -320,8 +320,9 @@ class TranslateObjective(Objective):
         hidden = self.model(source, batch.target[:, :-1])  # reads token t ...
         gold = batch.target[:, 1:]  # ... and predicts token t + 1: the one shift there is
         real = gold != self.pad
+        weight = self.model.output_weight
         total = chunked_cross_entropy(
-            hidden[real], self.model.output_weight, gold[real], self.smoothing
+            hidden[real].to(weight.dtype), weight, gold[real], self.smoothing
         )
         return {"loss": Term(total, batch.counts["loss"])}, carry
 

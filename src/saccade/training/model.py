@@ -1,14 +1,14 @@
 """A trained model, ready to be called: what `saccade.load` gives."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, overload
 
 import torch
 from torch import nn
 
+from saccade.blocks.quantized import quantize
 from saccade.decoding.options import DecodeOptions
-from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
 from saccade.tasks.task import Evaluation, Prediction
 from saccade.tasks.words import word_map
@@ -16,6 +16,10 @@ from saccade.training.run import Run, load_module
 from saccade.training.settings import Settings
 
 Precision = Literal["float32", "int8"]
+PRECISIONS: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "float32": lambda module: module,
+    "int8": quantize,
+}
 
 
 class Model:
@@ -76,13 +80,12 @@ class Model:
 
 
 def load(
-    path: str | Path | Run, *, allow_code: bool = False, precision: Precision = "float32"
+    path: str | Path | Run, *, precision: Precision = "float32", allow_code: bool = False
 ) -> Model:
     """The model of a run; a run that names a user's file needs `allow_code`."""
-    if precision != "float32":
-        raise InputError(f"precision {precision!r} is not there yet; leave it at float32")
-    run = Run(Path(path))
+    run = path if isinstance(path, Run) else Run(Path(path))
     settings = run.settings(allow_code=allow_code)
     task = settings.task_class.load(settings.task, run.path)
     with torch.no_grad():
-        return Model(run, settings, task, load_module(run, settings, task))
+        module = PRECISIONS[precision](load_module(run, settings, task))
+    return Model(run, settings, task, module)

@@ -47,6 +47,7 @@ class Standing:
     best_step: int = 0
     stale: int = 0  # evaluations since the best
     evaluations: int = 0
+    evaluated_step: int = 0
     averaged: list[int] = field(default_factory=list)  # steps of the checkpoints to average
     finished: bool = False
 
@@ -178,6 +179,7 @@ class Trainer:
         begun_at = time.monotonic()
         evaluation = self.evaluation()
         standing, value = self.standing, evaluation.main.value
+        standing.evaluated_step = standing.step
         standing.evaluations = max(standing.evaluations + 1, math.floor(self.share * EVALUATIONS))
         better = math.isfinite(value) and (standing.best is None or value > standing.best)
         if better:
@@ -279,7 +281,7 @@ class Trainer:
             self._average()
         elif self.crew.dev is None:
             self._write_model(self._chosen(), None)
-        if self.crew.dev is not None and standing.best_step != standing.step:
+        elif standing.evaluated_step != standing.step:
             self._evaluate()
         standing.finished = True
         self.save()

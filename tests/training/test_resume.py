@@ -1,0 +1,96 @@
+"""A run can die at any moment and resume to the very same weights, bit by bit."""
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+TARGET = Path(__file__).parent / "kill_target.py"
+SRC = Path(__file__).parents[2] / "src"
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Forty sentences of letters and the same in capitals, backwards."""
+    folder, draw = tmp_path_factory.mktemp("corpus"), random.Random(1)
+    rows = [[draw.choice("abcdefgh") for _ in range(draw.randint(2, 8))] for _ in range(40)]
+    (folder / "source").write_text("".join(" ".join(row) + "\n" for row in rows))
+    (folder / "target").write_text("".join(" ".join(row[::-1]).upper() + "\n" for row in rows))
+    return [str(folder / "source"), str(folder / "target")]
+
+
+def start(out: Path, corpus: list[str], *sets: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, str(TARGET), str(out), *corpus, *sets],
+        env={"PYTHONPATH": str(SRC), "PATH": "", "OMP_NUM_THREADS": "1"},
+        stderr=subprocess.PIPE,
+    )
+
+
+def finish(out: Path, corpus: list[str], *sets: str) -> None:
+    process = start(out, corpus, *sets)
+    _, errors = process.communicate(timeout=120)
+    assert process.returncode == 0, errors.decode()
+
+
+def weights(out: Path) -> tuple[bytes, ...]:
+    last = sorted((out / "checkpoints").glob("step-*"))[-1]
+    files = sorted(last.glob("*.safetensors"))
+    assert len(files) >= 3
+    return (out / "model.safetensors").read_bytes(), *(file.read_bytes() for file in files)
+
+
+def kill_and_resume(out: Path, corpus: list[str], kills: int, draw: random.Random) -> int:
+    """Kill the run `kills` times at random moments, most of them while it trains and saves."""
+    done = 0
+    while done < kills:
+        process = start(out, corpus, "train.steps=400", "train.save_every=1")
+        wanted = draw.choice([0, 1, 1, 1, 1])  # else: anywhere in the start
+        begun = len(list(out.glob("checkpoints/*")))
+        while wanted and process.poll() is None and len(list(out.glob("checkpoints/*"))) == begun:
+            time.sleep(0.005)
+        time.sleep(draw.uniform(0, 0.5))
+        if process.poll() is not None:
+            break
+        process.kill()
+        process.communicate()
+        done += 1
+    return done
+
+
+@pytest.mark.serial
+@pytest.mark.slow
+def test_ten_kills_change_nothing(tmp_path: Path, corpus: list[str]) -> None:
+    check_kills(tmp_path, corpus, kills=10)
+
+
+@pytest.mark.serial
+@pytest.mark.slow
+def test_a_hundred_kills_change_nothing(tmp_path: Path, corpus: list[str]) -> None:
+    check_kills(tmp_path, corpus, kills=100)
+
+
+def check_kills(folder: Path, corpus: list[str], kills: int) -> None:
+    settings = ("train.steps=400", "train.save_every=1")
+    finish(folder / "whole", corpus, *settings)
+    assert kill_and_resume(folder / "killed", corpus, kills, random.Random(2)) > kills // 2
+    finish(folder / "killed", corpus, *settings)
+    assert weights(folder / "killed") == weights(folder / "whole")
+
+
+@pytest.mark.serial
+def test_terminated_saves_and_continues(tmp_path: Path, corpus: list[str]) -> None:
+    settings = ("train.steps=60", "train.save_every=50", "train.ema=0.9")
+    finish(tmp_path / "whole", corpus, *settings)
+    process = start(tmp_path / "cut", corpus, *settings)
+    while not (tmp_path / "cut" / "metrics.jsonl").exists():
+        time.sleep(0.01)
+    process.terminate()
+    process.communicate(timeout=60)
+    assert process.returncode == 143
+    assert list((tmp_path / "cut" / "checkpoints").glob("step-*"))
+    finish(tmp_path / "cut", corpus, *settings)
+    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
