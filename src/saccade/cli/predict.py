@@ -53,7 +53,7 @@ class Places:
     output: Path | None = None
     """A file, which appears whole when all is done; standard output when unset."""
     alignments: Path | None = None
-    """Write what each word looked at: Pharaoh lines (0-0 1-2), words counted as spaces part them."""
+    """Write what each word looked at, as Pharaoh lines (0-0 1-2); words are what spaces part."""
     json: Switch = False
     """One object a line: text, score, tokens and more."""
     stream: Switch = False

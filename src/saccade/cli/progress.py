@@ -106,7 +106,7 @@ class Pace:
             return None
         return (time.monotonic() - self.started_at) * (1 - trainer.share) / done
 
-    def words(self, trainer: "Trainer") -> str:
+    def __str__(self) -> str:
         return f"loss {self.loss:.2f}  {self.speed:,.0f} tokens/s"
 
 
@@ -135,10 +135,7 @@ class Log:
         if now - self.told_at >= LOG_SECONDS:
             self.told_at = now
             left = clock(self.pace.left(trainer))
-            note(
-                f"step {update.step:,}  {trainer.share:.0%}  {self.pace.words(trainer)}"
-                f"  {left} left"
-            )
+            note(f"step {update.step:,}  {trainer.share:.0%}  {self.pace}  {left} left")
 
     def evaluation(self, trainer: "Trainer", evaluation: "Evaluation", better: bool) -> None:
         note(f"step {trainer.standing.step:,}  {_scores(evaluation)}{'  (best)' if better else ''}")
@@ -182,7 +179,7 @@ class Bar:
         now = time.monotonic()
         if now - self.told_at >= BAR_SECONDS:
             self.told_at = now
-            parts = [self.pace.words(trainer), f"{clock(self.pace.left(trainer))} left", self.best]
+            parts = [str(self.pace), f"{clock(self.pace.left(trainer))} left", self.best]
             told = "  ".join(filter(None, parts))
             self.progress.update(self.task, completed=trainer.share, told=told)
 
@@ -241,15 +238,15 @@ def tensorboard(folder: Path) -> Iterator["Events"]:
     open_writers: list[Any] = []  # made when training starts: before that there may be no run
 
     def start(trainer: "Trainer") -> None:
-        open_writers.append(SummaryWriter(str(trainer.crew.run.path / folder)))  # type: ignore[no-untyped-call]
+        open_writers.append(SummaryWriter(str(trainer.crew.run.path / folder)))
 
-    def update(trainer: "Trainer", update: "Update") -> None:
+    def update(_: "Trainer", update: "Update") -> None:
         if update.applied and update.step % 10 == 0:
             values = {**update.losses, "rate": update.rate, "grad_norm": update.grad_norm}
             for name, value in values.items():
                 open_writers[-1].add_scalar(f"train/{name}", value, update.step)
 
-    def evaluation(trainer: "Trainer", found: "Evaluation", better: bool) -> None:
+    def evaluation(trainer: "Trainer", found: "Evaluation", _: bool) -> None:
         for metric in found.metrics:
             open_writers[-1].add_scalar(f"dev/{metric.name}", metric.value, trainer.standing.step)
 

@@ -27,7 +27,9 @@ VOCABULARY = 11
 
 def near(found: Tensor, wanted: Tensor, message: str) -> None:
     """Equal but for rounding, -inf included."""
-    assert found.shape == wanted.shape, f"{message}: {list(found.shape)} is not {list(wanted.shape)}"
+    assert found.shape == wanted.shape, (
+        f"{message}: {list(found.shape)} is not {list(wanted.shape)}"
+    )
     same = torch.allclose(found, wanted, rtol=0, atol=CLOSE, equal_nan=False)
     assert same, f"{message}: they differ by up to {(found - wanted).abs().max():.2g}"
 
@@ -163,9 +165,7 @@ def ignores_padding(cls: Any) -> None:
     near(model(Padded(wider, source.lengths), target), wanted, "more padding changed the result")
     filled = source.tokens.clone()
     filled[1, 3:] = 7
-    near(
-        model(Padded(filled, source.lengths), target), wanted, "what lies in the padding was read"
-    )
+    near(model(Padded(filled, source.lengths), target), wanted, "what lies in the padding was read")
     alone = model(Padded(source.tokens[1:2, :3], source.lengths[1:2]), target[1:2])
     near(alone, wanted[1:2], "a sentence alone is not what it is in a batch")
 
