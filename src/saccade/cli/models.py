@@ -66,7 +66,8 @@ def parameters(cls: Any, values: dict[str, Any]) -> int:
 
 def comments(config: type) -> dict[str, str]:
     """The comment behind each field of a dataclass."""
-    found, line_names = {}, {}
+    found: dict[str, str] = {}
+    line_names: dict[int, str] = {}  # the first name of each line
     for token in tokenize.generate_tokens(io.StringIO(inspect.getsource(config)).readline):
         row = token.start[0]
         if token.type == tokenize.NAME:

@@ -73,7 +73,7 @@ class TrainFlags:
     def layer(self, task: str | None) -> dict[str, dict[str, Any]]:
         """The last layer of the config: what was given as a flag."""
         columns = None if self.columns is None else [c.strip() for c in self.columns.split(",")]
-        sections = {
+        sections: dict[str, dict[str, Any]] = {
             "task": {
                 "name": task,
                 "train": self.train,

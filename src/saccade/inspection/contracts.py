@@ -27,9 +27,8 @@ VOCABULARY = 11
 
 def near(found: Tensor, wanted: Tensor, message: str) -> None:
     """Equal but for rounding, -inf included."""
-    assert found.shape == wanted.shape, (
-        f"{message}: {list(found.shape)} is not {list(wanted.shape)}"
-    )
+    shapes = (tuple(found.shape), tuple(wanted.shape))
+    assert shapes[0] == shapes[1], f"{message}: shape {shapes[0]} is not {shapes[1]}"
     same = torch.allclose(found, wanted, rtol=0, atol=CLOSE, equal_nan=False)
     assert same, f"{message}: they differ by up to {(found - wanted).abs().max():.2g}"
 
