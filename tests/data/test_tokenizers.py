@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import saccade
@@ -42,6 +42,7 @@ def trained(tmp_path_factory):
     return made
 
 
+@settings(deadline=None, max_examples=50)
 @given(TEXT)
 def test_text_is_text(trained, text):
     for name, tokenizer in trained.items():
@@ -63,6 +64,7 @@ def characters():
     return train_tokenizer("characters", ["abcdefghijklmnopé <>/-'"], 100)
 
 
+@settings(deadline=None)
 @given(st.text("abcdefghijklmnopé <>/-'", max_size=30))
 def test_known_characters_come_back(characters, text):
     assert characters.decode(characters.encode(text)) == text
