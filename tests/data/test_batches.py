@@ -68,6 +68,15 @@ def test_the_order_is_a_function_of_the_step(pairs, batch_tokens, steps):
         assert resumed[2].tolist() == batch.tolist()
 
 
+@pytest.mark.usefixtures("window")
+def test_steps_in_a_row_walk_through_the_epochs():
+    lengths = some_lengths(50)
+    order = Order(lengths, 100, seed=1)
+    walked = [order.at(step)[2].tolist() for step in range(2 * len(order))]
+    plans = [plan_epoch(lengths, 100, 1, epoch) for epoch in (0, 1)]
+    assert walked == [batch.tolist() for plan in plans for batch in plan]
+
+
 def test_epochs_and_seeds_differ_and_evaluation_does_not():
     lengths = some_lengths(500)
     plans = [plan_epoch(lengths, 400, *key) for key in ((1, 0), (1, 0), (1, 1), (2, 0))]

@@ -54,6 +54,7 @@ def test_lines_come_back_as_written(tmp_path_factory, lines):
 def test_a_trailing_newline_gives_no_extra_line_and_blank_lines_count(write):
     assert report_of(write("a", "x\n"))[0] == report_of(write("b", "x"))[0] == ["x"]
     assert report_of(write("c", "x\n\n \n")) == (["x", "", " "], TextReport(lines=3, empty=2))
+    assert report_of(write("e", "x\r"))[0] == ["x\r"], "a return alone ends nothing"
     assert report_of(write("d", "")) == ([], TextReport())
     assert TextReport(lines=7).summary() == ""
 

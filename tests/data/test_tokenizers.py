@@ -177,6 +177,15 @@ def test_a_tokenizer_from_elsewhere(tmp_path):
     assert Tokenizer.load(tmp_path / "again.json").encode("b</s> a") == tokenizer.encode("b</s> a")
 
 
+def test_an_added_end_token_in_a_text_keeps_its_letters(tmp_path, trained):
+    content = json.loads(trained["bytes"].inner.to_str())
+    flags = dict.fromkeys(["single_word", "lstrip", "rstrip", "normalized", "special"], False)
+    content["added_tokens"] = [{"id": 2, "content": "</s>"} | flags]
+    (tmp_path / "t.json").write_text(json.dumps(content))
+    tokenizer = Tokenizer.load(tmp_path / "t.json")
+    assert tokenizer.decode(tokenizer.encode("a</s>b")) == "a</s>b"
+
+
 REPLACE = {"type": "Replace", "pattern": {"String": "a"}, "content": "aaaaaaaa"}
 
 
