@@ -1,11 +1,7 @@
 """Batches by number of tokens, alike in length; their order is a function of (seed, epoch)."""
 
-<<<<<<< HEAD
 from dataclasses import dataclass, fields
-=======
-from dataclasses import dataclass
 from itertools import pairwise
->>>>>>> data
 from typing import Any
 
 import numpy as np
@@ -57,11 +53,7 @@ def _windows(lengths: Lengths) -> list[tuple[int, int]]:
     count = len(lengths[0])
     pieces = -(-count // WINDOW)
     borders = [count * piece // pieces for piece in range(pieces + 1)] if pieces else []
-<<<<<<< HEAD
-    return list(zip(borders[:-1], borders[1:], strict=True))
-=======
     return list(pairwise(borders))
->>>>>>> data
 
 
 def _window_order(windows: int, seed: int, epoch: int) -> list[int]:
@@ -71,25 +63,16 @@ def _window_order(windows: int, seed: int, epoch: int) -> list[int]:
 def _plan_window(
     lengths: Lengths, window: tuple[int, int], batch_tokens: int, place: tuple[int, int, int]
 ) -> list[Indices]:
-<<<<<<< HEAD
-    """Shuffle, sort by source then target length (ties stay shuffled), cut, shuffle the batches."""
-=======
     """Shuffle, sort by length (ties stay shuffled), cut, shuffle the batches.
 
     By target first: a padded target position costs a decoder and a softmax, a source one less.
     """
->>>>>>> data
     seed, epoch, number = place
     draw = numpy_generator(seed, "order", epoch, number)
     shuffled = draw.permutation(np.arange(*window))
     source, target = (side[shuffled] for side in lengths)
-<<<<<<< HEAD
-    # Targets rise within one source length and fall within the next: no jump between the two.
-    order = shuffled[np.lexsort((np.where(source % 2, -target, target), source))]
-=======
     # Sources rise within one target length and fall within the next: no jump between the two.
     order = shuffled[np.lexsort((np.where(target % 2, -source, source), target))]
->>>>>>> data
     batches = np.split(order, _cuts(order, lengths, batch_tokens))
     return [batches[i] for i in draw.permutation(len(batches))]
 
@@ -145,8 +128,7 @@ class PairBatch:
 
     source: Int[Tensor, "B S"]
     source_lengths: Int[Tensor, " B"]  # with eos
-<<<<<<< HEAD
-    target: Int[Tensor, "B T+1"]
+    target: Int[Tensor, "B T1"]  # T positions to predict, and bos
     target_lengths: Int[Tensor, " B"]  # positions to predict: the tokens and eos
     indices: Int[Tensor, " B"]
 
@@ -159,12 +141,6 @@ class PairBatch:
         """The same on another device."""
         return PairBatch(*(getattr(self, field.name).to(device) for field in fields(self)))
 
-=======
-    target: Int[Tensor, "B T1"]  # T positions to predict, and bos
-    target_lengths: Int[Tensor, " B"]  # positions to predict: the tokens and eos
-    indices: Int[Tensor, " B"]
-
->>>>>>> data
 
 def collate(store: PairStore, indices: Indices, pad: int, bos: int, eos: int) -> PairBatch:
     """The examples of a batch as padded tensors."""
