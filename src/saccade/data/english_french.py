@@ -30,7 +30,6 @@ from saccade.data.english_french_sentences import Shape, draw_shape
 from saccade.data.grammar import (
     Derivation,
     Pair,
-    Phrase,
     Split,
     WishedDerivation,
     capitalised,
@@ -51,15 +50,40 @@ HELD_OUT_PERCENT = 5  # of the shapes, for dev and for test each
 
 # The sentences that lectures show, by the choices that lead to them.
 LECTURE_CHOICES = (
-    ("clauses", "name", "time", "bare", "Jane", "visit", "geography", "Africa", "month", "September"),
+    (
+        "clauses",
+        "name",
+        "time",
+        "bare",
+        "Jane",
+        "visit",
+        "geography",
+        "Africa",
+        "month",
+        "September",
+    ),
     ("clauses", "activity", "pronoun", "watch", "they"),
     ("clauses", "willing activity", "question", "pronoun", "company", "want", "you", "sing", "I"),
     ("clauses", "copula", "people", "bare", "poor", "destitute"),
     ("fragment", "two adjectives", "institution", "area", "European", "economic"),
     ("because it", "past", "not", "cross", "animal", "animal", "street", "animal", "tired"),
     ("because it", "past", "not", "cross", "animal", "animal", "street", "way", "wide"),
-    ("clauses", "passive", "past", "of", "time", "sign", "agreement", "two adjectives", "area",
-     "European", "economic", "month and year", "1992", "August"),
+    (
+        "clauses",
+        "passive",
+        "past",
+        "of",
+        "time",
+        "sign",
+        "agreement",
+        "two adjectives",
+        "area",
+        "European",
+        "economic",
+        "month and year",
+        "1992",
+        "August",
+    ),
 )
 
 
@@ -100,7 +124,6 @@ def lecture_pairs() -> list[Pair]:
         d = WishedDerivation(*wishes)
         shape = draw_shape(d)
         found.append(finished(d, shape, str(shape)))
-        assert d.fulfilled(), wishes
     return found
 
 

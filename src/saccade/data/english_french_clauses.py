@@ -1,7 +1,8 @@
-"""Clauses of the English-French corpus: a subject, a verb group, what completes it, when and where."""
+"""Clauses of the English-French corpus: subject, verb group, what completes it, when and where."""
 
 from typing import NamedTuple
 
+from saccade.data import english_french_adjuncts as adjuncts
 from saccade.data import english_french_phrases as phrases
 from saccade.data import english_french_words as words
 from saccade.data.english_french_phrases import NOUN_PHRASES, Pronoun, Setting
@@ -141,12 +142,12 @@ def draw_clause(d: Derivation, after: str = "") -> ClauseShape:
     complement = "" if mood == "what" else d.pick(frame.objects)
     if negative and complement == "and":
         complement = "noun"  # "ni ... ni" is not in this grammar
-    adjuncts = d.pick(frame.adjuncts)
-    if (after or mood != "statement") and adjuncts == "time first":
-        adjuncts = "time"
-    adjuncts = " ".join(a for a in adjuncts.split() if a != ANSWERED.get(mood))
+    around = d.pick(frame.adjuncts)
+    if (after or mood != "statement") and around == "time first":
+        around = "time"
+    around = " ".join(a for a in around.split() if a != ANSWERED.get(mood))
     tense = "present" if mood == "command" else d.pick(tenses)
-    return ClauseShape(name, mood, tense, negative, subject, complement, adjuncts)
+    return ClauseShape(name, mood, tense, negative, subject, complement, around)
 
 
 ANSWERED = {"where": "place", "when": "time"}  # a question does not answer itself
@@ -172,10 +173,7 @@ def draw_subject(d: Derivation, style: str, kinds: tuple[str, ...], *, negative:
         return Subject(phrase, "person", owner_of(phrase.agreement, "person"))
     kind = d.pick(kinds)
     setting = Setting((kind,), phrases.DEFINITE if negative else phrases.WHOLE)
-    if style == "relative":
-        phrase = relative(d, setting)
-    else:
-        phrase = NOUN_PHRASES[style](d, setting, style)
+    phrase = relative(d, setting) if style == "relative" else NOUN_PHRASES[style](d, setting, style)
     return Subject(phrase, kind, owner_of(phrase.agreement, kind))
 
 
@@ -187,7 +185,7 @@ def who(d: Derivation) -> Phrase:
     return d.same("who", "qui")
 
 
-def nobody(d: Derivation) -> Phrase:
+def nobody(_: Derivation) -> Phrase:
     """The subject of a command, which is not said."""
     return Phrase([], [], Agreement(2))
 
@@ -202,7 +200,7 @@ SPECIAL_SUBJECTS = {
 
 
 def relative(d: Derivation, setting: Setting) -> Phrase:
-    """A noun with a clause of its own: "the letter that Jane wrote", "la lettre que Jane a écrite"."""
+    """A noun with a clause: "the letter that Jane wrote", "la lettre que Jane a écrite"."""
     setting = setting._replace(determiners=phrases.ONLY_THE, own=None)
     head = phrases.described(d, setting, "noun")
     kind = setting.kinds[0]
@@ -247,7 +245,7 @@ def draw_object(d: Derivation, verb: Verb, shape: ClauseShape, own: Determiner |
     kind = d.pick(verb.objects)
     if kind == "geography":
         if shape.object == "noun":
-            return phrases.geography(d)
+            return adjuncts.geography(d)
         kind = "building"
     determiners = phrases.DEFINITE if shape.frame == "attitude" else phrases.COUNTED
     setting = Setting((kind,), determiners, own, shape.negative)
@@ -261,11 +259,11 @@ def draw_adjuncts(d: Derivation, shape: ClauseShape) -> list[Phrase]:
     found = []
     for adjunct in shape.adjuncts.split():
         if adjunct == "company":
-            found.append(phrases.company(d))
+            found.append(adjuncts.company(d))
         elif adjunct == "place":
-            found.append(phrases.place_phrase(d))
+            found.append(adjuncts.place_phrase(d))
         elif adjunct == "time":
-            found.append(phrases.time_phrase(d, shape.tense))
+            found.append(adjuncts.time_phrase(d, shape.tense))
     return found
 
 
@@ -277,7 +275,7 @@ def clause(d: Derivation, shape: ClauseShape) -> Phrase:
     kinds = COPULA_KINDS if verb is BE else verb.subjects
     subject = draw_subject(d, shape.subject, kinds, negative=shape.negative)
     clitic, complements, agreeing = draw_complements(d, shape, verb, subject)
-    adjuncts = draw_adjuncts(d, shape)
+    around = draw_adjuncts(d, shape)
     group = new_group(
         d,
         shape.tense,
@@ -295,12 +293,12 @@ def clause(d: Derivation, shape: ClauseShape) -> Phrase:
     after.extend(clitic.source)
     verb_words = french_words(french, group, list(clitic.target), inverted)
     if shape.adjuncts == "time first":
-        front = join(adjuncts.pop(), d.same(",", ","), front)
+        front = join(around.pop(), d.same(",", ","), front)
     middle = Phrase(
         [*front.source, *before, *subject.phrase.source, *after],
         [*front.target, *said, *verb_words],
     )
-    return join(middle, *complements, *adjuncts)
+    return join(middle, *complements, *around)
 
 
 def french_order(
@@ -332,7 +330,7 @@ def draw_complements(
     if shape.frame == "motion":
         return NO_WORDS, [destination(d, verb.objects[0])], agreement
     if shape.frame == "living":
-        return NO_WORDS, [phrases.at_place(d, "in")], agreement
+        return NO_WORDS, [adjuncts.at_place(d, "in")], agreement
     if verb is BE:
         said = {text for text, _ in subject.phrase.source}  # the poor are not said to be poor
         adjectives = [a for a in words.PREDICATIVE[subject.kind] if a.english not in said]
@@ -350,8 +348,8 @@ def draw_complements(
 def destination(d: Derivation, preposition: str) -> Phrase:
     """To, at or from: "to Paris", "at the station", "from Canada"."""
     if d.pick(("geography", "building")) == "geography":
-        return phrases.at_place(d, "in" if preposition == "at" else preposition)
-    return phrases.at_building(d, preposition)
+        return adjuncts.at_place(d, "in" if preposition == "at" else preposition)
+    return adjuncts.at_building(d, preposition)
 
 
 def infinitive(
@@ -391,9 +389,7 @@ def existence(d: Derivation, shape: ClauseShape) -> Phrase:
     chain = french_chain(verb, group._replace(subject=THIRD), THIRD)
     question = [("est-ce", group.finite), ("que", group.finite)] if asking else []
     verb_words = french_words(chain, group, [("y", there)], [])
-    middle = Phrase(
-        [*before, ("there", there), *after], [*question, ("il", there), *verb_words]
-    )
+    middle = Phrase([*before, ("there", there), *after], [*question, ("il", there), *verb_words])
     return join(middle, thing, *draw_adjuncts(d, shape))
 
 

@@ -1,7 +1,7 @@
 """Sentences of the English-French corpus: every family draws a shape, and a shape builds itself."""
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from saccade.data import english_french_phrases as phrases
 from saccade.data import english_french_words as words
@@ -33,15 +33,6 @@ LINKS_BEFORE_FUTURE = LINK_NAMES[:-1]  # "quand" takes the future, "when" does n
 LENGTHS = weighted({"one clause": 6, "two clauses": 4, "three clauses": 2})
 ENDINGS = weighted({".": 12, "bare": 1})  # bare: neither capital nor full stop
 MOOD_ENDINGS = {"command": "!", "statement": "."}
-
-
-class Shape(Protocol):
-    """What the families have in common."""
-
-    @property
-    def ending(self) -> str: ...
-
-    def build(self, d: Derivation) -> Phrase: ...
 
 
 def named(name: str, *features: str) -> str:
@@ -79,7 +70,9 @@ def draw_clauses(d: Derivation) -> Clauses:
     if ending == ".":
         ending = d.pick(ENDINGS)
         for _ in range(LENGTHS_IN_CLAUSES[d.pick(LENGTHS)] - 1):
-            links.append(d.pick(LINKS_BEFORE_FUTURE if clauses[-1].tense == "future" else LINK_NAMES))
+            links.append(
+                d.pick(LINKS_BEFORE_FUTURE if clauses[-1].tense == "future" else LINK_NAMES)
+            )
             clauses.append(draw_clause(d, after=clauses[-1].tense))
     return Clauses(tuple(clauses), tuple(links), ending)
 
@@ -140,9 +133,7 @@ class Because(NamedTuple):
         subject = draw_subject(d, self.subject, verb.subjects, negative=True)
         kind = d.pick(verb.objects)
         setting = Setting((kind,), phrases.DEFINITE, negated=self.negative)
-        done = verb_phrase(
-            d, verb, self.tense, subject.phrase.agreement, negative=self.negative
-        )
+        done = verb_phrase(d, verb, self.tense, subject.phrase.agreement, negative=self.negative)
         thing = NOUN_PHRASES[self.object](d, setting, self.object)
         fitting = {
             subject.kind: subject.phrase.agreement,
@@ -215,6 +206,7 @@ def draw_fragment(d: Derivation) -> Fragment:
     return Fragment(d.pick(("adjective", "two adjectives", "of", "name's", "and")))
 
 
+Shape = Clauses | Because | Report | Fragment
 FAMILIES: dict[str, Callable[[Derivation], Shape]] = {
     "clauses": draw_clauses,
     "because it": draw_because,

@@ -123,7 +123,7 @@ can could could | pouvoir | modal | person |
 must must must | devoir | modal | person |
 """,
 }
-COMPOUND_WITH_BE = frozenset("aller arriver rester venir naître".split())
+COMPOUND_WITH_BE = frozenset(["aller", "arriver", "rester", "venir", "naître"])
 FRENCH_TENSES = {
     ("event", "past"): "compound",
     ("activity", "past"): "compound",

@@ -98,7 +98,18 @@ pact: agreement accord, treaty traité, contract contrat, project projet | law l
 institution: council conseil, system système, problem problème \
 | area zone, crisis/crises crise, union union, culture culture
 """
-RELATIONS = "friend brother neighbour student teacher doctor uncle sister aunt nurse".split()
+RELATIONS = [
+    "friend",
+    "brother",
+    "neighbour",
+    "student",
+    "teacher",
+    "doctor",
+    "uncle",
+    "sister",
+    "aunt",
+    "nurse",
+]
 
 # kinds of nouns: adjectives, each "english masculine/feminine/before a vowel".
 BEFORE_NOUN = """
@@ -116,8 +127,8 @@ person: happy heureux/heureuse, sad triste, famous célèbre, rich riche, poor p
 destitute démuni/démunie
 way: wide large, narrow étroit/étroite, dangerous dangereux/dangereuse
 thing: heavy lourd/lourde, broken cassé/cassée
-thing opening: red rouge, blue bleu/bleue, green vert/verte, white blanc/blanche, black noir/noire, \
-dirty sale
+thing opening: red rouge, blue bleu/bleue, green vert/verte, white blanc/blanche, black noir/noire
+thing opening: dirty sale
 thing document food fruit drink building: expensive cher/chère
 food drink: cold froid/froide, hot chaud/chaude
 document: boring ennuyeux/ennuyeuse, interesting intéressant/intéressante
@@ -139,8 +150,8 @@ FEMININE_NAMES = "Jane Alice Emma Sarah Julia Claire Marie Nina"
 MASCULINE_NAMES = "Paul Thomas David Martin Louis Oscar Victor Simon"
 
 PLACES_BY_ARTICLE = """
-la: France France, Italy Italie, Spain Espagne, Germany Allemagne, England Angleterre, China Chine, \
-Belgium Belgique, Africa Afrique, Europe Europe, Asia Asie
+la: France France, Italy Italie, Spain Espagne, Germany Allemagne, England Angleterre, \
+China Chine, Belgium Belgique, Africa Afrique, Europe Europe, Asia Asie
 le: Canada Canada, Japan Japon, Brazil Brésil, Portugal Portugal, Mexico Mexique
 les: the_United_States États-Unis
 -: Paris Paris, London Londres, Rome Rome, Berlin Berlin, Montreal Montréal, Brussels Bruxelles, \
@@ -148,10 +159,34 @@ Athens Athènes, Geneva Genève
 """
 MONTHS = dict(
     zip(
-        "January February March April May June July August September October November December"
-        "".split(),
-        "janvier février mars avril mai juin juillet août septembre octobre novembre décembre"
-        "".split(),
+        [
+            "January",
+            "February",
+            "March",
+            "April",
+            "May",
+            "June",
+            "July",
+            "August",
+            "September",
+            "October",
+            "November",
+            "December",
+        ],
+        [
+            "janvier",
+            "février",
+            "mars",
+            "avril",
+            "mai",
+            "juin",
+            "juillet",
+            "août",
+            "septembre",
+            "octobre",
+            "novembre",
+            "décembre",
+        ],
         strict=True,
     )
 )
@@ -233,7 +268,9 @@ def read_places(table: str) -> list[Place]:
 
 
 NOUNS = read_nouns(NOUNS_BY_KIND)
-KINDS = {kind: tuple(n for n in NOUNS if n.kind == kind) for kind in dict.fromkeys(n.kind for n in NOUNS)}
+KINDS = {
+    kind: tuple(n for n in NOUNS if n.kind == kind) for kind in dict.fromkeys(n.kind for n in NOUNS)
+}
 RELATED = tuple(noun for noun in NOUNS if str(noun) in RELATIONS)
 UNCOUNTED = frozenset({"food", "drink"})
 ADJECTIVES_BEFORE = read_adjectives(BEFORE_NOUN, precedes=True)

@@ -136,7 +136,7 @@ def begins_with_vowel(word: str) -> bool:
 
 
 def finish(words: Sequence[Word]) -> list[Word]:
-    """Elide and contract: ("de" "le" "hôtel") gives "de" "l'" "hôtel", ("de" "le" "roi") "du" "roi"."""
+    """Elide and contract: "de" "le" "hôtel" is "de" "l'" "hôtel", "de" "le" "roi" is "du" "roi"."""
     finished: list[Word] = []
     following = ""
     for text, concepts in reversed(words):  # from the end: what follows is final

@@ -7,7 +7,8 @@ contraction, a or an) is a last pass over its words, and a word merged out of tw
 their concepts.
 
 Text is written with a space between words, except before `. , ? !`, before a word that starts with
-a hyphen or an apostrophe ("-vous", "'s"), and after one that ends with an apostrophe ("l'").
+a hyphen or an apostrophe ("-vous", "'s"), after one that ends with an
+apostrophe ("l'") and after "¿".
 French typography is kept simple: no narrow space before ? and !, and straight apostrophes.
 """
 
@@ -96,10 +97,6 @@ class WishedDerivation(Derivation):
                 return by_name[wish]
         return options[0]
 
-    def fulfilled(self) -> bool:
-        """Whether every wish came true."""
-        return not self._wishes
-
 
 def join(*phrases: Phrase) -> Phrase:
     """The phrases one after the other, in both languages."""
@@ -125,7 +122,7 @@ def detokenise(words: Iterable[str]) -> str:
         if not attached and word[0] not in ATTACHED:
             parts.append(" ")
         parts.append(word)
-        attached = word[-1] == "'"
+        attached = word[-1] in "'¿"
     return "".join(parts)
 
 
@@ -178,7 +175,7 @@ def known_split(split: str) -> Split:
     """The split of that name."""
     if split not in SPLITS:
         raise InputError(f"there is no split {split!r}; {nearest(split, SPLITS)}")
-    return split  # type: ignore[return-value]
+    return split
 
 
 def split_of(shape: str, percent: int) -> Split:
