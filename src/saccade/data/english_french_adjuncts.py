@@ -55,7 +55,8 @@ def at_place(d: Derivation, english: str) -> Phrase:
 def at_building(d: Derivation, preposition: str) -> Phrase:
     """In, behind, near ... a building."""
     french = PREPOSITIONS[preposition]
-    there = described(d, Setting(("building",), DEFINITE, numbers=MOSTLY_ONE), "noun")
+    determiners = DEFINITE if preposition in WHERE else (words.THE,)
+    there = described(d, Setting(("building",), determiners, numbers=MOSTLY_ONE), "noun")
     return join(d.same(preposition, french), there)
 
 

@@ -1,6 +1,7 @@
 """Noun phrases, prepositional phrases and dates of the English-French corpus, side by side."""
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from saccade.data import english_french_words as words
@@ -71,14 +72,23 @@ def determiner_words(
     d: Derivation, determiner: Determiner, agreement: Agreement, *, before_adjective: bool
 ) -> Phrase:
     """The determiner on both sides; "des" is "de" before an adjective ("de petites maisons")."""
-    english = determiner.english[agreement.plural].split()
-    french = determiner.agreeing(agreement).split()
-    if before_adjective and french == ["des"]:
-        french = ["de"]
-    if len(english) == len(french):
-        bits = [d.concept() for _ in english]
-        return Phrase(list(zip(english, bits, strict=True)), list(zip(french, bits, strict=True)))
-    return d.same(" ".join(english), " ".join(french))
+    english, french = determiner_forms(determiner, agreement)
+    if before_adjective and french == ("des",):
+        french = ("de",)
+    shared = d.concept()
+    if len(english) == 1 or len(english) != len(french):
+        return Phrase([(word, shared) for word in english], [(word, shared) for word in french])
+    bits = [d.concept() for _ in english]
+    return Phrase(list(zip(english, bits, strict=True)), list(zip(french, bits, strict=True)))
+
+
+@cache
+def determiner_forms(
+    determiner: Determiner, agreement: Agreement
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The words of a determiner in both languages."""
+    english = determiner.english[agreement.plural]
+    return tuple(english.split()), tuple(determiner.agreeing(agreement).split())
 
 
 def noun_phrase(

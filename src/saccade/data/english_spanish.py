@@ -32,7 +32,7 @@ from saccade.data.grammar import (
 
 __all__ = ["Pair", "lecture_pairs", "pairs", "spans"]
 
-SIZES = {"train": 4_000, "dev": 200, "test": 200}
+SIZES = {"train": 3_000, "dev": 200, "test": 200}
 HELD_OUT_PERCENT = 8  # of the shapes, for dev and for test each
 
 

@@ -12,7 +12,9 @@ apostrophe ("l'") and after "¿".
 French typography is kept simple: no narrow space before ? and !, and straight apostrophes.
 """
 
+import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain, count
 from typing import Literal, NamedTuple, TypeVar
@@ -191,10 +193,23 @@ def sample(derive: Callable[[], Pair | None], size: int, first: Iterable[Pair] =
     found = list(first)
     sources = {pair.source for pair in found}
     targets = {pair.target for pair in found}
-    while len(found) < size:
-        pair = derive()
-        if pair and pair.source not in sources and pair.target not in targets:
-            sources.add(pair.source)
-            targets.add(pair.target)
-            found.append(pair)
+    with collector_paused():
+        while len(found) < size:
+            pair = derive()
+            if pair and pair.source not in sources and pair.target not in targets:
+                sources.add(pair.source)
+                targets.add(pair.target)
+                found.append(pair)
     return found
+
+
+@contextmanager
+def collector_paused() -> Iterator[None]:
+    """A corpus holds no cycles, and the collector would walk all of it again and again."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
