@@ -1,6 +1,6 @@
 """Draw docs/attention.svg: the attention of the demo's translator.
 
-Trains for two minutes, unless the run is there already: `python docs/make_picture.py [RUN]`.
+Trains for two minutes, unless that has been done: `python docs/make_picture.py [RUN]`.
 """
 
 import sys
@@ -14,14 +14,14 @@ PICTURE = Path(__file__).with_name("attention.svg")
 
 def main() -> None:
     place = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/picture")
-    if not (place / "config.toml").exists():
-        saccade.train(
-            "translate",
-            train=["builtin:english-french/train"],
-            dev=["builtin:english-french/dev"],
-            out=place,
-            minutes=2.0,
-        )
+    saccade.train(
+        "translate",
+        train=["builtin:english-french/train"],
+        dev=["builtin:english-french/dev"],
+        out=place,
+        minutes=2.0,
+        resume=True,
+    )
     found = saccade.load(place)(SENTENCE)
     assert found.attention is not None
     sys.stdout.write(f"{found.text}\n{found.attention}\n{found.attention.save(PICTURE)}\n")
