@@ -162,6 +162,13 @@ def test_the_readme_says_where_every_part_of_the_source_is() -> None:
     assert [name for name in names if name not in section] == []
 
 
+def test_what_the_readme_says_is_there_is_there() -> None:
+    section = README.read_text("utf-8").split("## Where to find things")[1]
+    places = re.findall(r"^\| `([^`]+)`", section, re.MULTILINE)
+    assert len(places) > 10
+    assert [place for place in places if not (PROJECT / place).exists()] == []
+
+
 def test_the_changelog_knows_this_version() -> None:
     assert f"## [{saccade.__version__}]" in (PROJECT / "CHANGELOG.md").read_text("utf-8")
 
