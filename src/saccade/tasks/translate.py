@@ -143,7 +143,7 @@ class Translate:
         prepared = [self._read(model, text) for text in texts]
         lengths = np.array([len(ids) for ids, _ in prepared], np.int64)
         found = [Prediction("", 0.0, [], [])] * len(texts)
-        for rows in plan_eval((lengths, lengths), ROWS):
+        for rows in plan_eval((lengths, lengths), rows=ROWS):
             alive = [int(row) for row in rows if texts[row].strip()]
             if not alive:
                 continue

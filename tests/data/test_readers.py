@@ -1,0 +1,234 @@
+"""Text is read as it was written: nothing shifts, nothing is lost without being counted."""
+
+import gzip
+import io
+import json
+import sys
+import types
+from collections import Counter
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from saccade.data import readers
+from saccade.data.readers import ParallelText, TextReport, fingerprint, read_lines, read_pairs
+from saccade.errors import InputError
+
+ODD = "a\0b\x0bc\x0cd\x1ce\x85f\u2028g\u2029h\ri"  # str.splitlines would make nine of it
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(name, content):
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return str(path)
+
+    return write
+
+
+def report_of(path):
+    counts = Counter()
+    lines = list(read_lines(path, counts=counts))
+    return lines, TextReport(**counts)
+
+
+def test_only_newline_ends_a_line(write):
+    lines, report = report_of(write("a.txt", f"{ODD}\nsecond\r\nlast"))
+    assert lines == [ODD, "second", "last"]
+    assert report == TextReport(lines=3, crlf=1, control=1, separators=1)
+    assert "control" in report.summary()
+
+
+@given(st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]))))
+def test_lines_come_back_as_written(tmp_path_factory, lines):
+    path = tmp_path_factory.mktemp("lines") / "a.txt"
+    path.write_bytes("".join(line + "\n" for line in lines).encode())
+    if not (lines and lines[0].startswith("\ufeff")) and "\0" not in "".join(lines):
+        assert list(read_lines(path)) == lines
+
+
+def test_a_trailing_newline_gives_no_extra_line_and_blank_lines_count(write):
+    assert report_of(write("a", "x\n"))[0] == report_of(write("b", "x"))[0] == ["x"]
+    assert report_of(write("c", "x\n\n \n")) == (["x", "", " "], TextReport(lines=3, empty=2))
+    assert report_of(write("d", "")) == ([], TextReport())
+    assert TextReport(lines=7).summary() == ""
+
+
+def test_a_byte_order_mark_is_stripped_once(write):
+    lines, report = report_of(write("a", b"\xef\xbb\xbfx\n\xef\xbb\xbfy\n"))
+    assert lines == ["x", "\ufeffy"]
+    assert report.bom == 1
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-16-be", "utf-16-le"])
+def test_other_encodings_are_refused_by_name(write, encoding):
+    path = write("a", "Some text, here.\nMore".encode(encoding))
+    with pytest.raises(InputError, match=r"UTF-(16|32)\b.*iconv"):
+        list(read_lines(path))
+
+
+def test_invalid_utf8_names_line_and_byte_or_is_counted(write):
+    path = write("a", b"\xef\xbb\xbfgood\nab\xffcd\nend\n")
+    with pytest.raises(InputError, match=r"line 2: byte 3 of the line \(byte 11 of the file\).*ff"):
+        list(read_lines(path))
+    counts = Counter()
+    assert list(read_lines(path, on_bad_utf8="skip", counts=counts)) == ["good", "end"]
+    assert list(read_lines(path, on_bad_utf8="replace", counts=counts)) == ["good", "ab�cd", "end"]
+    assert counts["bad_utf8"] == 2
+
+
+def test_gzip_is_known_by_its_bytes_and_damage_is_told(write):
+    packed = gzip.compress(b"one\ntwo\n" * 1000)
+    assert len(list(read_lines(write("no-ending", packed)))) == 2000
+    assert list(read_lines(write("plain.gz", "x\n"))) == ["x"]
+    two_members = write("members.gz", gzip.compress(b"one\n") + gzip.compress(b"two\n"))
+    assert list(read_lines(two_members)) == ["one", "two"]
+    damaged = bytearray(packed)
+    damaged[len(packed) // 2] ^= 255
+    for broken in (packed[:-9], packed[: len(packed) // 2], bytes(damaged), packed + b"garbage"):
+        with pytest.raises(InputError, match="gzip"):
+            list(read_lines(write("broken.gz", broken)))
+
+
+def test_a_line_of_a_megabyte(write):
+    lines, _ = report_of(write("a", "x" * 2**20 + "\ny\n"))
+    assert [len(line) for line in lines] == [2**20, 1]
+
+
+@pytest.mark.parametrize("content", [b"a\tb\nc\td\n", gzip.compress(b"a\tb\nc\td\n")])
+def test_standard_input(monkeypatch, content):
+    stdin = types.SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(content)))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    assert list(read_pairs(["-"])) == [("a", "b"), ("c", "d")]
+
+
+def test_missing_files_and_folders(tmp_path):
+    with pytest.raises(InputError, match="no such file"):
+        list(read_lines(tmp_path / "absent"))
+    with pytest.raises(InputError, match="folder"):
+        list(read_lines(tmp_path))
+
+
+def test_names_under_the_data_folder(tmp_path, monkeypatch):
+    monkeypatch.delenv("SACCADE_DATA", raising=False)
+    with pytest.raises(InputError, match="SACCADE_DATA"):
+        readers.resolve("data:x.txt")
+    monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
+    with pytest.raises(InputError, match=r"data:x.txt: no such file \("):
+        readers.resolve("data:x.txt")
+    (tmp_path / "x.txt").write_text("x\n")
+    assert list(read_lines("data:x.txt")) == ["x"]
+
+
+def pair_files(write, pairs, pack=lambda content: content):
+    """The same pairs in every format, with the columns to ask for."""
+    rows = [{"extra": 1, "source": s, "target": t} for s, t in pairs]
+    source, target = ("".join(side + "\n" for side in sides) for sides in zip(*pairs, strict=True))
+    table = "".join(f"{s}\t{t}\n" for s, t in pairs)
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    yield [write("a.en.gz", pack(source.encode())), write("a.fr.gz", pack(target.encode()))], None
+    yield [write("a.tsv.gz", pack(table.encode()))], None
+    yield (
+        [write("b.tsv", "target\tx\tsource\n" + "".join(f"{t}\t\t{s}\n" for s, t in pairs))],
+        (
+            "source",
+            "target",
+        ),
+    )
+    yield [write("a.jsonl.gz", pack(lines.encode()))], None
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    sink = io.BytesIO()
+    parquet.write_table(pyarrow.Table.from_pylist(rows), sink)
+    yield [write("a.parquet", sink.getvalue())], None
+    yield [write("b.parquet.gz", pack(sink.getvalue()))], None
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, bytes])
+def test_every_format_gives_the_same_pairs(write, pack):
+    pairs = [("The cat", "Le chat"), ("", "vide"), ("x", "  "), (ODD, "é\u2028\u0085"), ("q", "r")]
+    for files, columns in pair_files(write, pairs, pack):
+        text = ParallelText(files, columns)
+        assert list(text) == [pairs[0], pairs[3], pairs[4]], files
+        report = text.report
+        assert (report.dropped, report.control, report.crlf, report.bad_utf8) == (2, 1, 0, 0), files
+        assert report.separators in (1, 2), files  # by line or by cell
+        assert list(text) == list(text), "a text can be read again"
+
+
+def test_line_counts_must_agree(write):
+    files = [write("a.en", "1\n2\n3\n"), write("a.fr", "1\n2\n")]
+    with pytest.raises(InputError, match=r"a\.en has 3 lines, .*a\.fr has 2 lines"):
+        list(read_pairs(files))
+
+
+def test_a_skipped_line_takes_its_partner_along(write):
+    files = [write("a.en", b"1\n\xff\n3\n"), write("a.fr", "un\ndeux\ntrois\n")]
+    text = ParallelText(files, on_bad_utf8="skip")
+    assert list(text) == [("1", "un"), ("3", "trois")]
+    assert (text.report.bad_utf8, text.report.dropped) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "message"),
+    [
+        ("a.tsv", "a\tb\nc\n", None, "line 2: 1 columns"),
+        ("a.tsv", "a\tb\tc\n", None, "line 1: 3 columns"),
+        ("a.tsv", "src\ttrg\nc\td\n", ("source", "trg"), "no column 'source'"),
+        ("a.tsv", "", None, "no pair"),
+        ("a.tsv", "\t\n", None, "no pair"),
+        ("a.jsonl", '{"source": "a", "target": "b"}\n{"source"\n', None, "line 2: not JSON"),
+        ("a.jsonl", "[" * 100_000, None, "line 1: not JSON"),
+        ("a.jsonl", "[1]", None, "line 1: expected an object"),
+        ("a.jsonl", '{"source": "a", "tarte": "b"}', None, "no column 'target'; did you mean"),
+        ("a.jsonl", '{"source": "a", "target": 3}', None, "line 1: column 'target' holds int"),
+        ("a.jsonl", '{"source": "a", "target": "\\ud800"}', None, "line 1: byte 1"),
+        ("a.parquet", "PAR1 not really", None, "Parquet"),
+        ("a.txt", "a\tb\n", None, "ends in .tsv, .jsonl"),
+    ],
+)
+def test_wrong_data_is_told_with_its_place(write, name, content, columns, message):
+    with pytest.raises(InputError, match=message):
+        list(read_pairs([write(name, content)], columns))
+
+
+def test_parquet_without_pyarrow_says_what_to_install(write, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r"pip install 'saccade\[parquet\]'"):
+        list(read_pairs([write("a.parquet", b"")]))
+
+
+def test_built_in_corpora_go_both_ways(monkeypatch):
+    @dataclass
+    class Pair:
+        source: str
+        target: str
+
+    fake = types.ModuleType("fake_corpus")
+    fake.pairs = lambda split: [Pair(f"{split} the cat", "le chat")]
+    monkeypatch.setitem(sys.modules, "fake_corpus", fake)
+    monkeypatch.setitem(readers.BUILTIN, "english-french", "fake_corpus")
+    assert list(read_pairs(["builtin:english-french/train"])) == [("train the cat", "le chat")]
+    assert list(read_pairs(["builtin:french-english/dev"])) == [("le chat", "dev the cat")]
+    one, other = (fingerprint([f"builtin:english-french/{split}"]) for split in ("train", "dev"))
+    assert one != other
+    for wrong in ("builtin:english-frenhc/train", "builtin:english-french"):
+        with pytest.raises(InputError, match="did you mean 'builtin:english-french/train'"):
+            list(read_pairs([wrong]))
+
+
+def test_a_changed_corpus_has_another_fingerprint(write):
+    files = [write("a", "1\n"), write("b", "2\n")]
+    before = fingerprint(files)
+    assert before == fingerprint(files) != fingerprint(files[::-1])
+    write("b", "2")
+    assert fingerprint(files) != before
+    write("b", "")
+    write("a", "1\n2\n")
+    assert fingerprint(files) != before, "moving a line from one file to the other is a change"
+    table = write("a.tsv", "s\tt\nx\ty\n")
+    assert ParallelText([table], ("s", "t")).fingerprint() != ParallelText([table]).fingerprint()
