@@ -15,7 +15,8 @@ import pytest
 from saccade.data import english_french, french_morphology
 from saccade.data import english_french_words as words
 from saccade.data.english_french import Pair, lecture_pairs, pairs, spans
-from saccade.data.english_french_phrases import noun_phrase
+from saccade.data.english_french_clauses import relative
+from saccade.data.english_french_phrases import Setting, noun_phrase
 from saccade.data.grammar import (
     SPLITS,
     Agreement,
@@ -270,6 +271,26 @@ def test_adjectives_agree_with_every_noun(noun: words.Noun) -> None:
                 form = adjective.before_vowel
             order = [form, noun.french[is_plural]]
             assert said[1:] == (order if adjective.precedes else order[::-1])
+
+
+def test_participle_agrees_with_what_stands_before() -> None:
+    choices = WishedDerivation("letter", "write", "name", "Paul")
+    phrase = relative(choices, Setting(("document",), (words.THE,), numbers=("plural",)))
+    assert " ".join(word for word, _ in phrase.target) == "les lettres que Paul a écrites"
+
+
+def test_participle_agrees_with_the_subject(every: list[Pair]) -> None:
+    names = {name.name: name.feminine for name in words.NAMES}
+    found = Counter[bool]()
+    going = re.compile(
+        r"(?:^|, |\bque |qu')(\w+) (?:est|n'est pas) (?:allé|né|venu|arrivé|resté)(e?)\b"
+    )
+    for pair in every:
+        for name, ending in going.findall(pair.target):
+            if name in names:
+                assert names[name] == (ending == "e"), pair.target
+                found[names[name]] += 1
+    assert min(found[True], found[False]) > 5
 
 
 def test_a_and_an(every: list[Pair]) -> None:

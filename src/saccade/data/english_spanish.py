@@ -292,16 +292,16 @@ def finished(d: Derivation, shape: Shape) -> Pair:
 
 
 LECTURE_CHOICES = (
-    ("origin", "pronoun", "I", "Canada"),
-    ("favour", "question", "to somebody", "you", "bring", "I", "fork", "a"),
+    "origin / pronoun / I / Canada",
+    "favour / question / to somebody / you / bring / I / fork / a",
 )
 
 
 def lecture_pairs() -> list[Pair]:
     """The sentences that lectures show, as the grammar derives them."""
     found = []
-    for wishes in LECTURE_CHOICES:
-        d = WishedDerivation(*wishes)
+    for choices in LECTURE_CHOICES:
+        d = WishedDerivation(*choices.split(" / "))
         found.append(finished(d, draw_shape(d)))
     return found
 
