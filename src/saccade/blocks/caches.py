@@ -19,7 +19,9 @@ class KeyValueCache:
     mask: Bool[Tensor, "N 1 1 L"] | None  # None: all rows are of one age
 
     @classmethod
-    def empty(cls, layers: int, rows: int, heads: int, head_dim: int, like: Tensor) -> "KeyValueCache":
+    def empty(
+        cls, layers: int, rows: int, heads: int, head_dim: int, like: Tensor
+    ) -> "KeyValueCache":
         store = like.new_empty(layers, 2, rows, heads, 0, head_dim)
         return cls(store, torch.zeros(rows, dtype=torch.long, device=like.device), None)
 
