@@ -111,17 +111,18 @@ def build_store(
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     made = open_store(folder, identity)
-    assert made is not None, folder  # noqa: S101
+    assert made is not None, folder
     return made
 
 
-def open_store(folder: Path, identity: str) -> PairStore | None:
-    """The store in a folder, or None when it is absent, damaged or of another text."""
+def open_store(folder: Path, identity: str | None = None) -> PairStore | None:
+    """The store in a folder, or None when it is absent, damaged or (if told) of another text."""
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
         report = StoreReport(**{name: manifest[name] for name in StoreReport.__dataclass_fields__})
         sizes = {name: (folder / name).stat().st_size for name in manifest["sizes"]}
-        if manifest["identity"] != identity or manifest["sizes"] != sizes:
+        same = identity is None or manifest["identity"] == identity
+        if not same or manifest["sizes"] != sizes:
             return None
         source, target = (
             Store(_map(folder, side, "tokens", dtype), _map(folder, side, "offsets", "<i8"))

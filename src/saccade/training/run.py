@@ -83,7 +83,18 @@ class Run:
     def settings(self, *, allow_code: bool = False) -> Settings:
         return resolve(self.config(), allow_code=allow_code)
 
+    def dev(self) -> tuple[list[str], list[str]] | None:
+        """The dev set as it was when the run began: sources and references."""
+        try:
+            found = json.loads((self.path / "dev.json").read_bytes())
+        except FileNotFoundError:
+            return None
+        return found["source"], found["reference"]
+
     # --- what training writes ---
+
+    def write_dev(self, sources: list[str], references: list[str]) -> None:
+        self._write_json("dev.json", {"source": sources, "reference": references})
 
     def write_environment(self, values: Mapping[str, Any]) -> None:
         self._write_json("environment.json", {**environment(), **values})

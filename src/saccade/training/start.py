@@ -126,7 +126,7 @@ def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tup
         settings = dataclasses.replace(settings, task=task.config)
         task.store(run.tokens, events.warn)
         if settings.task.dev:
-            task.pairs(settings.task.dev, events.warn)
+            run.write_dev(*task.pairs(settings.task.dev, events.warn))
     except BaseException:
         for path in run.path.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()

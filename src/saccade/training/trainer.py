@@ -207,6 +207,7 @@ class Trainer:
     @contextmanager
     def _averaged(self) -> Iterator[None]:
         """Inside, the model is its moving average, if there is one."""
+        call(self.crew.learner, Command.MEET)
         weights = self.crew.learner.weights
         if weights.ema is None:
             yield
@@ -238,6 +239,7 @@ class Trainer:
 
     def save(self) -> None:
         """A checkpoint; a full disk is told, and training goes on with the one before."""
+        call(self.crew.learner, Command.MEET)  # the other ranks may still be updating their part
         self.standing.seconds = self.seconds
         weights, keep = self.crew.learner.weights, max(self.config.keep, 2)
         tensors = {
@@ -317,7 +319,7 @@ class Trainer:
         def note(number: int, _: Any) -> None:
             self.signal = number
 
-        before: dict[int, Any] = {}
+        before: dict[signal.Signals, Any] = {}
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
                 before[number] = signal.signal(number, note)
@@ -326,5 +328,5 @@ class Trainer:
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for which, handler in before.items():
+                signal.signal(which, handler)
