@@ -1,7 +1,7 @@
 """Train a small English-French translator on the built-in corpus, and see what it looks at.
 
-About two minutes on two cores. SACCADE_QUICK=1 makes a handful of updates only: enough to see
-every step work, too few to learn French.
+About two minutes on two cores. SACCADE_QUICK=1 makes two updates on little data: enough to see
+every part work, too little to learn French.
 """
 
 import os
@@ -15,7 +15,7 @@ OUT = sys.argv[1] if len(sys.argv) > 1 else "runs/english-french"
 run = saccade.train(
     "translate",
     model="transformer",
-    train=["builtin:english-french/train"],
+    train=["builtin:english-french/dev" if QUICK else "builtin:english-french/train"],
     dev=["builtin:english-french/dev"],
     out=OUT,
     steps=2 if QUICK else None,
