@@ -10,13 +10,15 @@ import sys
 import saccade
 
 QUICK = os.environ.get("SACCADE_QUICK", "") not in ("", "0")
+TRAIN = "builtin:english-french/dev" if QUICK else "builtin:english-french/train"
+DEV = None if QUICK else "builtin:english-french/dev"
 OUT = sys.argv[1] if len(sys.argv) > 1 else "runs/english-french"
 
 run = saccade.train(
     "translate",
     model="transformer",
-    train=["builtin:english-french/dev" if QUICK else "builtin:english-french/train"],
-    dev=["builtin:english-french/dev"],
+    train=TRAIN,
+    dev=DEV,
     out=OUT,
     steps=2 if QUICK else None,
     minutes=None if QUICK else 2.0,

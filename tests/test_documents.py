@@ -59,11 +59,11 @@ def reader(tmp_path: Path) -> Iterator[dict[str, str]]:
     nouns = {"cat": "chat", "dog": "chien", "house": "maison", "bird": "oiseau"}
     verbs = {"sees": "voit", "likes": "aime", "hears": "entend"}
     clauses = list(product(nouns, verbs, nouns))
-    english = "".join(f"The {a} {verb} the {b}.\n" for a, verb, b in clauses)
-    french = "".join(f"{nouns[a]} {verbs[verb]} {nouns[b]}.\n" for a, verb, b in clauses)
-    for split in ("train", "dev"):
-        (tmp_path / f"{split}.en").write_text(english, "utf-8")
-        (tmp_path / f"{split}.fr").write_text(french, "utf-8")
+    english = [f"The {a} {verb} the {b}.\n" for a, verb, b in clauses]
+    french = [f"{nouns[a]} {verbs[verb]} {nouns[b]}.\n" for a, verb, b in clauses]
+    for split, size in {"train": len(clauses), "dev": 4}.items():
+        (tmp_path / f"{split}.en").write_text("".join(english[:size]), "utf-8")
+        (tmp_path / f"{split}.fr").write_text("".join(french[:size]), "utf-8")
 
     command = tmp_path / "bin" / "saccade"
     command.parent.mkdir()
