@@ -1,4 +1,4 @@
-"""A small training run to be killed: python kill_target.py OUT SOURCE TARGET [section.key=value]."""
+"""A small run to be killed: python kill_target.py OUT SOURCE TARGET [section.key=value ...]."""
 
 import sys
 from pathlib import Path

@@ -39,7 +39,7 @@ def plan_eval(
     order = np.lexsort(lengths[::-1])
     if rows is not None:
         return np.split(order, range(rows, len(order), rows)) if len(order) else []
-    assert batch_tokens is not None  # noqa: S101
+    assert batch_tokens is not None
     return np.split(order, _cuts(order, lengths, batch_tokens)) if len(order) else []
 
 

@@ -111,7 +111,7 @@ def build_store(
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
     made = open_store(folder, identity)
-    assert made is not None, folder  # noqa: S101
+    assert made is not None, folder
     return made
 
 

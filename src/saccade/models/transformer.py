@@ -80,9 +80,9 @@ class Transformer(nn.Module):
         )
         self.positions = POSITIONS[config.position](config.dim, config.limit)
         self.dropout = Dropout(config.dropout)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.encoder: Any = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.encoder_norm = placement.final_norm(config.dim, NORMS[config.norm])
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+        self.decoder: Any = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
         self.decoder_norm = placement.final_norm(config.dim, NORMS[config.norm])
         self.output = TiedOutput(self.target_embedding)
 

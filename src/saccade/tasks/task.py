@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 from torch import Tensor, nn
 
@@ -10,7 +10,8 @@ from saccade.inspection.alignment import AttentionMap
 from saccade.tasks.metrics import Metric
 
 
-class Term(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Term:
     """One part of a loss: a sum over `count` things, whose mean counts `weight` times."""
 
     sum: Tensor

@@ -274,7 +274,7 @@ class TranslateObjective(Objective):
 
     terms = ("loss",)
 
-    def __init__(self, model: nn.Module, pad: int, smoothing: float):
+    def __init__(self, model: Any, pad: int, smoothing: float):
         super().__init__()
         self.model, self.pad, self.smoothing = model, pad, smoothing
 

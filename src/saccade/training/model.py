@@ -29,12 +29,12 @@ class Model:
     @overload
     def __call__(self, text: str, options: DecodeOptions = ...) -> Prediction: ...
     @overload
-    def __call__(self, text: Sequence[str], options: DecodeOptions = ...) -> list[Prediction]: ...
+    def __call__(self, text: list[str], options: DecodeOptions = ...) -> list[Prediction]: ...
     def __call__(
-        self, text: str | Sequence[str], options: DecodeOptions = DecodeOptions()
+        self, text: str | list[str], options: DecodeOptions = DecodeOptions()
     ) -> Prediction | list[Prediction]:
         """The prediction for a text, or one for each of several, with what it looked at."""
-        texts = [text] if isinstance(text, str) else list(text)
+        texts = [text] if isinstance(text, str) else text
         found = self.predict(texts, options, attention=True)
         return found[0] if isinstance(text, str) else found
 

@@ -319,7 +319,7 @@ class Trainer:
         def note(number: int, _: Any) -> None:
             self.signal = number
 
-        before: dict[int, Any] = {}
+        before: dict[signal.Signals, Any] = {}
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
                 before[number] = signal.signal(number, note)
@@ -328,5 +328,5 @@ class Trainer:
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for which, handler in before.items():
+                signal.signal(which, handler)
