@@ -1,7 +1,7 @@
 """Train a small English-French translator on the built-in corpus, and see what it looks at.
 
-About two minutes on two cores. SACCADE_QUICK=1 makes two updates on little data: enough to see
-every part work, too little to learn French.
+About two minutes on two cores. SACCADE_QUICK=1 makes two updates only: enough to see every
+part work, too few to learn French.
 """
 
 import os
@@ -10,14 +10,13 @@ import sys
 import saccade
 
 QUICK = os.environ.get("SACCADE_QUICK", "") not in ("", "0")
-TRAIN = "builtin:english-french/dev" if QUICK else "builtin:english-french/train"
 DEV = None if QUICK else "builtin:english-french/dev"
 OUT = sys.argv[1] if len(sys.argv) > 1 else "runs/english-french"
 
 run = saccade.train(
     "translate",
     model="transformer",
-    train=TRAIN,
+    train="builtin:english-french/train",
     dev=DEV,
     out=OUT,
     steps=2 if QUICK else None,

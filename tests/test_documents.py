@@ -24,7 +24,8 @@ RECORDS = sorted(PROJECT.glob("docs/decisions/[0-9]*.md"))
 SETUP_FILES = [PROJECT / name for name in ("Makefile", "constraints.txt", "pyproject.toml")]
 # What readers are told takes minutes is cut to two updates here.
 SHORTER = {r"--minutes [\d.]+": "--steps 2", r"\bminutes=[\d.]+": "steps=2"}
-SECONDS = 120
+SECONDS = 300
+LONG = {"train_a_translator.py"}  # generates the whole built-in corpus
 PRINTED = {  # by each example, among other things
     "attention_by_hand.py": ["112.0 96.0", "14.0 12.0", "0.88 0.12", "0.88 0.48 1.88"],
     "own_score.py": ["mean of 4 heads"],
@@ -108,7 +109,13 @@ def test_console_blocks_run(source: str, reader: dict[str, str], tmp_path: Path)
 
 
 @pytest.mark.serial
-@pytest.mark.parametrize("path", EXAMPLES, ids=name_of)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in LONG else [])
+        for path in EXAMPLES
+    ],
+)
 def test_examples_run(path: Path, reader: dict[str, str], tmp_path: Path) -> None:
     printed = run([sys.executable, str(path)], reader, tmp_path)
     for numbers in PRINTED[path.name]:
