@@ -47,6 +47,7 @@ class Prediction:
     attention: AttentionMap | None = None
     alternatives: list["Prediction"] = field(default_factory=list)  # the rest of the n-best
     truncated: bool = False  # the input was longer than the model can read
+    ids: list[int] = field(default_factory=list)  # of the text, without its end
 
     def __str__(self) -> str:
         return self.text

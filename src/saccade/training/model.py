@@ -1,6 +1,6 @@
 """A trained model, ready to be called: what `saccade.load` gives."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -9,7 +9,9 @@ from torch import nn
 
 from saccade.blocks.quantized import quantize
 from saccade.decoding.options import DecodeOptions
+from saccade.inspection.alignment import AttentionMap
 from saccade.tasks.task import Evaluation, Prediction
+from saccade.tasks.words import word_map
 from saccade.training.run import Run, load_module
 from saccade.training.settings import Settings
 
@@ -45,12 +47,23 @@ class Model:
         *,
         prefixes: Sequence[str] | None = None,
         attention: bool = False,
+        numbers: Sequence[int] | None = None,
     ) -> list[Prediction]:
         """Predictions for many texts, in order; without attention, by the fast path."""
         found: list[Prediction] = self.task.predict(
-            self.module, texts, options, prefixes=prefixes, attention=attention
+            self.module, texts, options, prefixes=prefixes, attention=attention, numbers=numbers
         )
         return found
+
+    def stream(
+        self, text: str, options: DecodeOptions = DecodeOptions(), number: int = 0
+    ) -> Iterator[str]:
+        """The prediction for one text, piece by piece as it is made."""
+        return iter(self.task.stream(self.module, text, options, number))
+
+    def words(self, text: str, prediction: Prediction) -> AttentionMap:
+        """What each word of a prediction looked at, word by word: words are what spaces part."""
+        return word_map(self.task, text, prediction)
 
     def evaluate(
         self, files: Sequence[str], options: DecodeOptions = DecodeOptions()
