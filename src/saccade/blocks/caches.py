@@ -1,7 +1,6 @@
 """What an attentive decoder remembers: its own past by row, and the sources, stored once."""
 
 from dataclasses import dataclass, replace
-from typing import Self
 
 import torch
 import torch.nn.functional as F
@@ -20,21 +19,21 @@ class KeyValueCache:
     mask: Bool[Tensor, "N 1 1 L"] | None  # None: all rows are of one age
 
     @classmethod
-    def empty(cls, layers: int, rows: int, heads: int, head_dim: int, like: Tensor) -> Self:
+    def empty(cls, layers: int, rows: int, heads: int, head_dim: int, like: Tensor) -> "KeyValueCache":
         store = like.new_empty(layers, 2, rows, heads, 0, head_dim)
         return cls(store, torch.zeros(rows, dtype=torch.long, device=like.device), None)
 
-    def select(self, rows: Int[Tensor, " M"]) -> Self:
+    def select(self, rows: Int[Tensor, " M"]) -> "KeyValueCache":
         mask = None if self.mask is None else self.mask[rows]
         return replace(self, store=self.store[:, :, rows], ages=self.ages[rows], mask=mask)
 
-    def join(self, other: Self) -> Self:
+    def join(self, other: "KeyValueCache") -> "KeyValueCache":
         size = max(self.store.shape[-2], other.store.shape[-2])
         ages = torch.cat([self.ages, other.ages])
         store = torch.cat([_widen(self.store, size), _widen(other.store, size)], dim=2)
         return replace(self, store=store, ages=ages, mask=_newest(ages, size))
 
-    def grow(self, counts: Int[Tensor, " N"], size: int) -> Self:
+    def grow(self, counts: Int[Tensor, " N"], size: int) -> "KeyValueCache":
         """Room for `size` more tokens, the last `counts` of which are real in each row.
 
         The room is new memory, written once by the step that asked for it: the old value stays.
@@ -79,14 +78,14 @@ class SourceMemory:
     @classmethod
     def of(
         cls, store: Float[Tensor, "layers 2 B H S K"], mask: Bool[Tensor, "B 1 1 S"] | None
-    ) -> Self:
+    ) -> "SourceMemory":
         index = torch.arange(store.shape[2], device=store.device)
         return cls(store, mask, index, None, 1)
 
-    def select(self, rows: Int[Tensor, " M"]) -> Self:
+    def select(self, rows: Int[Tensor, " M"]) -> "SourceMemory":
         return self._pointing(self.index[rows])._compact()
 
-    def join(self, other: Self) -> Self:
+    def join(self, other: "SourceMemory") -> "SourceMemory":
         size = max(self.store.shape[-2], other.store.shape[-2])
         sources = self.store.shape[2]
         store = torch.cat([_pad(self.store, size), _pad(other.store, size)], dim=2)
@@ -116,7 +115,7 @@ class SourceMemory:
         context = attention.context(heads, keys, values, self.mask).flatten(0, 1)  # (B*W, D)
         return attention.output(context[self.places].unsqueeze(1))
 
-    def _pointing(self, index: Int[Tensor, " M"]) -> Self:
+    def _pointing(self, index: Int[Tensor, " M"]) -> "SourceMemory":
         sources = self.store.shape[2]
         if len(index) == sources and torch.equal(index, torch.arange(sources, device=index.device)):
             return replace(self, index=index, places=None, width=1)
@@ -128,7 +127,7 @@ class SourceMemory:
         nth[order] = torch.arange(len(index), device=index.device) - first[index[order]]
         return replace(self, index=index, places=index * width + nth, width=width)
 
-    def _compact(self) -> Self:
+    def _compact(self) -> "SourceMemory":
         """Drop the sources no row points to, once they are many enough to be worth a copy."""
         alive, index = self.index.unique(return_inverse=True)
         if 4 * len(alive) > 3 * self.store.shape[2]:

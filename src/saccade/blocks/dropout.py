@@ -25,12 +25,12 @@ def keyed_dropout(key: int) -> Iterator[None]:
         _masks = None
 
 
-def _keep(shape: torch.Size, p: float, generator: np.random.Generator) -> Tensor:
+def _keep(like: Tensor, p: float, generator: np.random.Generator) -> Tensor:
     """Zeros with probability p, elsewhere 1 / (1 - p)."""
-    bits = np.frombuffer(generator.bytes(2 * shape.numel()), np.int16)
+    bits = np.frombuffer(generator.bytes(2 * like.numel()), np.int16)
     cut = round(p * _RANGE) - _RANGE // 2
-    kept = torch.from_numpy(bits >= cut).to(torch.float32)
-    return kept.mul_(1 / (1 - p)).view(shape)
+    kept = torch.from_numpy(bits >= cut).to(like.dtype)
+    return kept.mul_(1 / (1 - p)).view_as(like)
 
 
 class Dropout(nn.Module):
@@ -45,7 +45,7 @@ class Dropout(nn.Module):
             return x
         if _masks is None or x.device.type != "cpu" or torch.compiler.is_compiling():
             return F.dropout(x, self.p)
-        return x * _keep(x.shape, self.p, _masks)
+        return x * _keep(x, self.p, _masks)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"

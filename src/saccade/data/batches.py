@@ -1,6 +1,7 @@
 """Batches by number of tokens, alike in length; their order is a function of (seed, epoch)."""
 
 from dataclasses import dataclass, fields
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -52,7 +53,7 @@ def _windows(lengths: Lengths) -> list[tuple[int, int]]:
     count = len(lengths[0])
     pieces = -(-count // WINDOW)
     borders = [count * piece // pieces for piece in range(pieces + 1)] if pieces else []
-    return list(zip(borders[:-1], borders[1:], strict=True))
+    return list(pairwise(borders))
 
 
 def _window_order(windows: int, seed: int, epoch: int) -> list[int]:
@@ -62,13 +63,16 @@ def _window_order(windows: int, seed: int, epoch: int) -> list[int]:
 def _plan_window(
     lengths: Lengths, window: tuple[int, int], batch_tokens: int, place: tuple[int, int, int]
 ) -> list[Indices]:
-    """Shuffle, sort by source then target length (ties stay shuffled), cut, shuffle the batches."""
+    """Shuffle, sort by length (ties stay shuffled), cut, shuffle the batches.
+
+    By target first: a padded target position costs a decoder and a softmax, a source one less.
+    """
     seed, epoch, number = place
     draw = numpy_generator(seed, "order", epoch, number)
     shuffled = draw.permutation(np.arange(*window))
     source, target = (side[shuffled] for side in lengths)
-    # Targets rise within one source length and fall within the next: no jump between the two.
-    order = shuffled[np.lexsort((np.where(source % 2, -target, target), source))]
+    # Sources rise within one target length and fall within the next: no jump between the two.
+    order = shuffled[np.lexsort((np.where(target % 2, -source, source), target))]
     batches = np.split(order, _cuts(order, lengths, batch_tokens))
     return [batches[i] for i in draw.permutation(len(batches))]
 
@@ -124,7 +128,7 @@ class PairBatch:
 
     source: Int[Tensor, "B S"]
     source_lengths: Int[Tensor, " B"]  # with eos
-    target: Int[Tensor, "B T+1"]
+    target: Int[Tensor, "B T1"]  # T positions to predict, and bos
     target_lengths: Int[Tensor, " B"]  # positions to predict: the tokens and eos
     indices: Int[Tensor, " B"]
 

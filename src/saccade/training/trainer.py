@@ -207,6 +207,7 @@ class Trainer:
     @contextmanager
     def _averaged(self) -> Iterator[None]:
         """Inside, the model is its moving average, if there is one."""
+        call(self.crew.learner, Command.MEET)
         weights = self.crew.learner.weights
         if weights.ema is None:
             yield
@@ -238,6 +239,7 @@ class Trainer:
 
     def save(self) -> None:
         """A checkpoint; a full disk is told, and training goes on with the one before."""
+        call(self.crew.learner, Command.MEET)  # the other ranks may still be updating their part
         self.standing.seconds = self.seconds
         weights, keep = self.crew.learner.weights, max(self.config.keep, 2)
         tensors = {
