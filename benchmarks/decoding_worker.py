@@ -1,13 +1,13 @@
 """One process that translates: decoding_worker.py ENGINE RUN PRECISION WORKERS [CT2-FOLDER].
 
-On {"texts": [...], "beam": W, "batch": N, "length": L or null} it answers with the translations and
-the number of tokens they have, ends included. From text to text: the tokenizer is in the time.
+On {"texts": [...], "beam": W, "batch": N, "limit": L, "forced": false} it answers with the
+translations and the number of their tokens, ends included. From text to text: tokenizers count.
 """
 
 import contextlib
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -27,14 +27,18 @@ class Order:
     texts: list[str]
     beam: int
     batch: int
-    length: int | None  # forced, for models that were not trained
+    limit: int  # tokens of an output, its end included: the same for every sentence and engine
+    forced: bool  # every output is as long as that: for models that were not trained
+
+    @property
+    def least(self) -> int:
+        """Tokens before the end may come."""
+        return self.limit - 1 if self.forced else 0
 
     def options(self) -> DecodeOptions:
-        options = DecodeOptions(beam=self.beam)
-        if self.length is None:
-            return options
-        limits = {"max_ratio": 0.0, "max_extra": self.length, "min_length": self.length - 1}
-        return replace(options, **limits)
+        return DecodeOptions(
+            beam=self.beam, max_ratio=0.0, max_extra=self.limit, min_length=self.least
+        )
 
 
 class Engine(Protocol):
@@ -55,16 +59,15 @@ def main(engine: str, run: str, precision: str, workers: str, *folder: str) -> N
         return {"texts": texts, "tokens": tokens}
 
     with contextlib.redirect_stdout(sys.stderr):  # an answer is one line, whatever a library prints
-        work({"texts": ["warm", "up"], "beam": 2, "batch": 2, "length": None})
+        work({"texts": ["warm", "up"], "beam": 2, "batch": 2, "limit": 9, "forced": False})
     answer(work, {})
 
 
 class Saccade:
     """`saccade.load(run)`, as a user calls it."""
 
-    def __init__(self, run: Path, precision: str, _: int):
-        given = {} if precision == "float32" else {"precision": precision}
-        self.model = load(run, **given)
+    def __init__(self, run: Path, precision: Any, _: int):
+        self.model = load(run, precision=precision)
 
     def __call__(self, order: Order) -> tuple[list[str], int]:
         found, options = [], order.options()
@@ -88,26 +91,26 @@ class HuggingFace:
     @torch.inference_mode()
     def __call__(self, order: Order) -> tuple[list[str], int]:
         sources = [[*ids, self.source.eos] for ids in self.source.encode_batch(order.texts)]
-        texts, count, options = [""] * len(sources), 0, order.options()
+        texts, count = [""] * len(sources), 0
         for rows in _by_length(sources, order.batch):
-            for row, ids in zip(rows, self._generate([sources[r] for r in rows], options),
-                                strict=True):  # fmt: skip
+            found = self._generate([sources[row] for row in rows], order)
+            for row, ids in zip(rows, found, strict=True):
                 count += len(ids)
                 texts[row] = self.target.decode([i for i in ids if i != self.target.eos])
         return texts, count
 
-    def _generate(self, rows: list[list[int]], options: DecodeOptions) -> list[list[int]]:
-        """Token ids with their end; the maximum is that of the longest sentence of the batch."""
+    def _generate(self, rows: list[list[int]], order: Order) -> list[list[int]]:
+        """Token ids with their end."""
         pad, size = self.source.pad, max(map(len, rows))
         padded = torch.tensor([row + [pad] * (size - len(row)) for row in rows])
-        limits = {"min_new_tokens": options.min_length + 1} if options.min_length else {}
+        least = {"min_new_tokens": order.limit} if order.forced else {}
         found = self.twin.generate(
             input_ids=padded,
             attention_mask=(padded != pad).long(),
-            num_beams=options.beam,
+            num_beams=order.beam,
             do_sample=False,
-            max_new_tokens=options.max_length(size),
-            **limits,
+            max_new_tokens=order.limit,
+            **least,
         )
         return [[i for i in row if i != self.target.pad] for row in found[:, 1:].tolist()]
 
@@ -129,17 +132,16 @@ class CTranslate2:
         else:
             found = self._translate(sources, order)
         texts = [self.target.decode(ids) for ids in found]
-        return texts, sum(len(ids) + 1 for ids in found)
+        return texts, sum(min(len(ids) + 1, order.limit) for ids in found)
 
     def _translate(self, rows: list[list[str]], order: Order) -> list[list[int]]:
-        """Token ids without their end; the maximum is that of the longest sentence of the call."""
-        options = order.options()
+        """Token ids without their end."""
         found = self.engine.translate_batch(
             rows,
-            beam_size=options.beam,
+            beam_size=order.beam,
             max_batch_size=order.batch,
-            max_decoding_length=options.max_length(max(map(len, rows))),
-            min_decoding_length=max(1, options.min_length),
+            max_decoding_length=order.limit,
+            min_decoding_length=max(1, order.least),
         )
         return [[int(name) for name in each.hypotheses[0]] for each in found]
 

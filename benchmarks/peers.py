@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from saccade.blocks.masks import causal_mask
 from saccade.blocks.positions import Sinusoidal
-from saccade.models.transformer import Transformer, TransformerConfig
+from saccade.models.transformer import TransformerConfig
 
 POSITIONS = 1024  # that a peer's table holds
 
@@ -24,7 +24,7 @@ def marian(config: TransformerConfig, pad: int, bos: int, eos: int) -> nn.Module
     return _hugging_face("post", config, pad, bos, eos)
 
 
-def hugging_face(model: Transformer, pad: int, bos: int, eos: int) -> nn.Module:
+def hugging_face(model: Any, pad: int, bos: int, eos: int) -> nn.Module:
     """The Hugging Face model that computes what `model` computes, with its weights."""
     _check(model.config)
     twin = _hugging_face(model.config.placement, model.config, pad, bos, eos).eval()
@@ -76,7 +76,7 @@ def _hugging_face(
     return twin
 
 
-def _hugging_face_weights(model: Transformer) -> dict[str, Tensor]:
+def _hugging_face_weights(model: Any) -> dict[str, Tensor]:
     """Saccade's weights under Hugging Face's names; a bias it does not have is zero."""
     table = model.positions.first(POSITIONS)
     found: dict[str, Tensor] = {}
@@ -104,7 +104,7 @@ def _hugging_face_weights(model: Transformer) -> dict[str, Tensor]:
     return found
 
 
-def _add(found: dict[str, Tensor], name: str, part: nn.Module) -> None:
+def _add(found: dict[str, Tensor], name: str, part: Any) -> None:
     if isinstance(part, nn.Identity):  # the last norm of a post-norm stack
         return
     found[f"{name}.weight"] = part.weight.detach()
@@ -165,7 +165,7 @@ class TorchTransformer(nn.Module):
 
 
 def ctranslate2_model(
-    model: Transformer, tokens: list[str], specials: tuple[str, str, str], folder: Path
+    model: Any, tokens: list[str], specials: tuple[str, str, str], folder: Path
 ) -> Path:
     """Write `model` as a CTranslate2 folder; `specials` are the names of unk, bos and eos."""
     import ctranslate2

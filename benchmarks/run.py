@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from competitors import say
 from decoding_speed import DecodingOptions, decoding_speed
@@ -11,11 +12,9 @@ from memory import MemoryOptions, memory
 from report import HERE, Report
 from training_speed import SETUPS, TrainingOptions, training_speed
 
-QUICK = {
-    "training": TrainingOptions(rounds=2, steps=2, warmup=1, waits=("default", "active")),
-    "decoding": DecodingOptions(rounds=1, sentences=70, single=5, minutes=0.3),
-    "memory": MemoryOptions(epochs=2, epoch_steps=5, steps=5, repeats=(1, 2)),
-}
+QUICK_TRAINING = TrainingOptions(rounds=2, steps=2, warmup=1)
+QUICK_DECODING = DecodingOptions(rounds=1, sentences=130, single=5, random=True)
+QUICK_MEMORY = MemoryOptions(epochs=3, epoch_steps=4, steps=4, repeats=(1, 2))
 
 
 def main() -> None:
@@ -43,7 +42,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _training(arguments: argparse.Namespace) -> Iterator[Report]:
-    options = QUICK["training"] if arguments.quick else TrainingOptions()
+    options = QUICK_TRAINING if arguments.quick else TrainingOptions()
     if arguments.rounds:
         options = replace(options, rounds=arguments.rounds)
     for preset in arguments.presets:
@@ -51,14 +50,16 @@ def _training(arguments: argparse.Namespace) -> Iterator[Report]:
 
 
 def _decoding(arguments: argparse.Namespace) -> Iterator[Report]:
-    options = QUICK["decoding"] if arguments.quick else DecodingOptions()
+    options = QUICK_DECODING if arguments.quick else DecodingOptions()
     given = {"rounds": arguments.rounds, "run": arguments.run, "minutes": arguments.minutes}
-    changes = {name: value for name, value in given.items() if value is not None}
-    yield decoding_speed(replace(options, random=arguments.random, **changes))
+    changes: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    if arguments.random or arguments.run or arguments.minutes:
+        changes["random"] = arguments.random
+    yield decoding_speed(replace(options, **changes))
 
 
 def _memory(arguments: argparse.Namespace) -> Iterator[Report]:
-    yield from memory(QUICK["memory"] if arguments.quick else MemoryOptions())
+    yield from memory(QUICK_MEMORY if arguments.quick else MemoryOptions())
 
 
 PARTS: dict[str, Callable[[argparse.Namespace], Iterator[Report]]] = {
