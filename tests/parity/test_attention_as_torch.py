@@ -71,9 +71,8 @@ def test_multi_head_attention_with_three_widths():
     linears = [ours.query, ours.key, ours.value]
     weights = [theirs.q_proj_weight, theirs.k_proj_weight, theirs.v_proj_weight]
     with torch.no_grad():
-        for linear, weight, bias in zip(
-            linears, weights, theirs.in_proj_bias.chunk(3), strict=True
-        ):
+        biases = theirs.in_proj_bias.chunk(3)
+        for linear, weight, bias in zip(linears, weights, biases, strict=True):
             linear.weight.copy_(weight)
             linear.bias.copy_(bias)
     ours.output.load_state_dict(theirs.out_proj.state_dict())

@@ -43,42 +43,36 @@ def weights(out: Path) -> tuple[bytes, ...]:
     return (out / "model.safetensors").read_bytes(), *(file.read_bytes() for file in files)
 
 
-def kill_and_resume(out: Path, corpus: list[str], kills: int, draw: random.Random) -> int:
-    """Kill the run `kills` times at random moments, most of them while it trains and saves."""
-    done = 0
-    while done < kills:
-        process = start(out, corpus, "train.steps=400", "train.save_every=1")
-        wanted = draw.choice([0, 1, 1, 1, 1])  # else: anywhere in the start
-        begun = len(list(out.glob("checkpoints/*")))
-        while wanted and process.poll() is None and len(list(out.glob("checkpoints/*"))) == begun:
-            time.sleep(0.005)
-        time.sleep(draw.uniform(0, 0.5))
-        if process.poll() is not None:
-            break
-        process.kill()
-        process.communicate()
-        done += 1
-    return done
+KILLED = ("train.steps=60", "train.save_every=1")
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory, corpus: list[str]) -> tuple[bytes, ...]:
+    """The weights of the run that nobody disturbs."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    finish(out, corpus, *KILLED)
+    return weights(out)
 
 
 @pytest.mark.serial
-@pytest.mark.slow
-def test_ten_kills_change_nothing(tmp_path: Path, corpus: list[str]) -> None:
-    check_kills(tmp_path, corpus, kills=10)
-
-
-@pytest.mark.serial
-@pytest.mark.slow
-def test_a_hundred_kills_change_nothing(tmp_path: Path, corpus: list[str]) -> None:
-    check_kills(tmp_path, corpus, kills=100)
-
-
-def check_kills(folder: Path, corpus: list[str], kills: int) -> None:
-    settings = ("train.steps=400", "train.save_every=1")
-    finish(folder / "whole", corpus, *settings)
-    assert kill_and_resume(folder / "killed", corpus, kills, random.Random(2)) > kills // 2
-    finish(folder / "killed", corpus, *settings)
-    assert weights(folder / "killed") == weights(folder / "whole")
+@pytest.mark.parametrize(
+    "number", [*range(10), *(pytest.param(n, marks=pytest.mark.slow) for n in range(10, 100))]
+)
+def test_a_kill_changes_nothing(
+    tmp_path: Path, corpus: list[str], whole: tuple[bytes, ...], number: int
+) -> None:
+    draw = random.Random(number)
+    process = start(tmp_path / "run", corpus, *KILLED)
+    if number % 5:  # wait until it trains and saves, at every step; else anywhere in the start
+        while process.poll() is None and not list(tmp_path.glob("run/checkpoints/step-*")):
+            time.sleep(0.002)
+        time.sleep(draw.uniform(0, 1))
+    else:
+        time.sleep(draw.uniform(0, 4))
+    process.kill()
+    process.communicate()
+    finish(tmp_path / "run", corpus, *KILLED)
+    assert weights(tmp_path / "run") == whole
 
 
 @pytest.mark.serial

@@ -14,42 +14,41 @@ from saccade.blocks.attention import CrossAttention, SelfAttention, split_heads
 class KeyValueCache:
     """Keys and values of every layer, newest last, so that rows of any age grow alike."""
 
-    store: Float[Tensor, "layers 2 N H L K"]
+    keys: Float[Tensor, "layers N H L A"]  # as the score prepared them, which sets their width
+    values: Float[Tensor, "layers N H L K"]
     ages: Int[Tensor, " N"]  # how many tokens each row has read
     mask: Bool[Tensor, "N 1 1 L"] | None  # None: all rows are of one age
 
     @classmethod
-    def empty(
-        cls, layers: int, rows: int, heads: int, head_dim: int, like: Tensor
+    def of(
+        cls, keys: Float[Tensor, "layers N H L A"], values: Float[Tensor, "layers N H L K"]
     ) -> "KeyValueCache":
-        store = like.new_empty(layers, 2, rows, heads, 0, head_dim)
-        return cls(store, torch.zeros(rows, dtype=torch.long, device=like.device), None)
+        """Rows that have all read the same number of tokens, none at the start."""
+        _, rows, _, length, _ = keys.shape
+        return cls(keys, values, torch.full((rows,), length, device=keys.device), None)
 
     def select(self, rows: Int[Tensor, " M"]) -> "KeyValueCache":
         mask = None if self.mask is None else self.mask[rows]
-        return replace(self, store=self.store[:, :, rows], ages=self.ages[rows], mask=mask)
+        return KeyValueCache(self.keys[:, rows], self.values[:, rows], self.ages[rows], mask)
 
     def join(self, other: "KeyValueCache") -> "KeyValueCache":
-        size = max(self.store.shape[-2], other.store.shape[-2])
+        size = max(self.keys.shape[-2], other.keys.shape[-2])
         ages = torch.cat([self.ages, other.ages])
-        store = torch.cat([_widen(self.store, size), _widen(other.store, size)], dim=2)
-        return replace(self, store=store, ages=ages, mask=_newest(ages, size))
+        keys = torch.cat([_widen(self.keys, size), _widen(other.keys, size)], dim=1)
+        values = torch.cat([_widen(self.values, size), _widen(other.values, size)], dim=1)
+        return KeyValueCache(keys, values, ages, _newest(ages, size))
 
-    def grow(self, counts: Int[Tensor, " N"], size: int) -> "KeyValueCache":
-        """Room for `size` more tokens, the last `counts` of which are real in each row.
+    def grow(self, size: int, counts: Int[Tensor, " N"] | None = None) -> "KeyValueCache":
+        """Room for `size` more tokens; with `counts`, only the last so many of a row are real.
 
         The room is new memory, written once by the step that asked for it: the old value stays.
         """
-        layers, two, rows, heads, length, head_dim = self.store.shape
-        store = self.store.new_empty(layers, two, rows, heads, length + size, head_dim)
-        store[..., :length, :] = self.store
-        ages = self.ages + counts
-        mask = self.mask
-        if size > 1:
-            mask = _newest(ages, length + size)
-        elif mask is not None:
-            mask = F.pad(mask, (0, 1), value=True)
-        return replace(self, store=store, ages=ages, mask=mask)
+        keys, values = _lengthen(self.keys, size), _lengthen(self.values, size)
+        if counts is not None:
+            ages = self.ages + counts
+            return KeyValueCache(keys, values, ages, _newest(ages, keys.shape[-2]))
+        mask = None if self.mask is None else F.pad(self.mask, (0, size), value=True)
+        return KeyValueCache(keys, values, self.ages + size, mask)
 
     def attend(
         self,
@@ -60,16 +59,17 @@ class KeyValueCache:
     ) -> Float[Tensor, "N T D"]:
         """Write the keys and values of x into the newest places, and attend to all."""
         query, keys, values = attention.project(x)
-        self.store[layer, 0, :, :, -x.shape[1] :] = keys
-        self.store[layer, 1, :, :, -x.shape[1] :] = values
-        return attention.attend(query, self.store[layer, 0], self.store[layer, 1], mask)
+        self.keys[layer, :, :, -x.shape[1] :] = keys
+        self.values[layer, :, :, -x.shape[1] :] = values
+        return attention.attend(query, self.keys[layer], self.values[layer], mask)
 
 
 @dataclass(frozen=True, slots=True)
 class SourceMemory:
     """Keys and values of every layer for each source; rows point to their source."""
 
-    store: Float[Tensor, "layers 2 B H S K"]
+    keys: Float[Tensor, "layers B H S A"]
+    values: Float[Tensor, "layers B H S K"]
     mask: Bool[Tensor, "B 1 1 S"] | None
     index: Int[Tensor, " N"]  # the source of each row
     # Rows of one source are put side by side, as if they were positions of one query: place of
@@ -79,32 +79,32 @@ class SourceMemory:
 
     @classmethod
     def of(
-        cls, store: Float[Tensor, "layers 2 B H S K"], mask: Bool[Tensor, "B 1 1 S"] | None
+        cls,
+        keys: Float[Tensor, "layers B H S A"],
+        values: Float[Tensor, "layers B H S K"],
+        mask: Bool[Tensor, "B 1 1 S"] | None,
     ) -> "SourceMemory":
-        index = torch.arange(store.shape[2], device=store.device)
-        return cls(store, mask, index, None, 1)
+        index = torch.arange(keys.shape[1], device=keys.device)
+        return cls(keys, values, mask, index, None, 1)
 
     def select(self, rows: Int[Tensor, " M"]) -> "SourceMemory":
         return self._pointing(self.index[rows])._compact()
 
     def join(self, other: "SourceMemory") -> "SourceMemory":
-        size = max(self.store.shape[-2], other.store.shape[-2])
-        sources = self.store.shape[2]
-        store = torch.cat([_pad(self.store, size), _pad(other.store, size)], dim=2)
+        sizes = {self.keys.shape[-2], other.keys.shape[-2]}
+        size = max(sizes)
+        keys = torch.cat([_pad(self.keys, size), _pad(other.keys, size)], dim=1)
+        values = torch.cat([_pad(self.values, size), _pad(other.values, size)], dim=1)
         mask = None
-        if (
-            self.mask is not None
-            or other.mask is not None
-            or size != min(self.store.shape[-2], other.store.shape[-2])
-        ):
+        if self.mask is not None or other.mask is not None or len(sizes) > 1:
             mask = torch.cat([self._full_mask(size), other._full_mask(size)])
-        joined = replace(self, store=store, mask=mask)
-        return joined._pointing(torch.cat([self.index, other.index + sources]))
+        joined = replace(self, keys=keys, values=values, mask=mask)
+        return joined._pointing(torch.cat([self.index, other.index + self.keys.shape[1]]))
 
     def attend(
         self, layer: int, attention: CrossAttention, x: Float[Tensor, "N T D"]
     ) -> Float[Tensor, "N T D"]:
-        keys, values = self.store[layer]
+        keys, values = self.keys[layer], self.values[layer]
         if self.places is None:
             return attention(x, keys, values, self.mask)
         if x.shape[1] > 1 or attention.watcher is not None:
@@ -118,7 +118,7 @@ class SourceMemory:
         return attention.output(context[self.places].unsqueeze(1))
 
     def _pointing(self, index: Int[Tensor, " M"]) -> "SourceMemory":
-        sources = self.store.shape[2]
+        sources = self.keys.shape[1]
         if len(index) == sources and torch.equal(index, torch.arange(sources, device=index.device)):
             return replace(self, index=index, places=None, width=1)
         counts = index.bincount(minlength=sources)
@@ -132,22 +132,31 @@ class SourceMemory:
     def _compact(self) -> "SourceMemory":
         """Drop the sources no row points to, once they are many enough to be worth a copy."""
         alive, index = self.index.unique(return_inverse=True)
-        if 4 * len(alive) > 3 * self.store.shape[2]:
+        if 4 * len(alive) > 3 * self.keys.shape[1]:
             return self
         mask = None if self.mask is None else self.mask[alive]
-        return replace(self, store=self.store[:, :, alive], mask=mask)._pointing(index)
+        kept = replace(self, keys=self.keys[:, alive], values=self.values[:, alive], mask=mask)
+        return kept._pointing(index)
 
     def _full_mask(self, size: int) -> Bool[Tensor, "B 1 1 S"]:
         mask = self.mask
         if mask is None:
-            shape = (self.store.shape[2], 1, 1, self.store.shape[-2])
-            mask = torch.ones(shape, dtype=torch.bool, device=self.store.device)
+            _, sources, _, length, _ = self.keys.shape
+            mask = torch.ones(sources, 1, 1, length, dtype=torch.bool, device=self.keys.device)
         return F.pad(mask, (0, size - mask.shape[-1]), value=False)
 
 
 def _widen(store: Tensor, size: int) -> Tensor:
     """Empty places before the first, so that the newest stay last."""
     return F.pad(store, (0, 0, size - store.shape[-2], 0))
+
+
+def _lengthen(store: Tensor, size: int) -> Tensor:
+    """A copy with `size` unwritten places after the last."""
+    *others, length, width = store.shape
+    longer = store.new_empty(*others, length + size, width)
+    longer[..., :length, :] = store
+    return longer
 
 
 def _pad(store: Tensor, size: int) -> Tensor:

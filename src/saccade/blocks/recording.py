@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from saccade.errors import InputError, nearest
+
 
 class Observed(nn.Module):
     """An attention whose weights can be watched; `watcher` is set by record_attention."""
@@ -30,12 +32,17 @@ class Seen(Mapping[str, list[Tensor]]):
     def __len__(self) -> int:
         return len(self.calls)
 
-    def follow(self, layer: str, path: Sequence[int]) -> Float[Tensor, "H T S"]:
+    def follow(
+        self, layer: str, path: Sequence[int], read: int | None = None
+    ) -> Float[Tensor, "H T S"]:
         """The weights along a path of a search: its row in the batch of each step.
 
-        Steps see ever more keys in self-attention: what a step could not see yet is zero.
+        Steps see ever more keys in self-attention: what a step could not see yet is zero. There,
+        `read` says how many tokens the path had read before: its own keys are the newest, last.
         """
         rows = [self.calls[layer][step][row] for step, row in enumerate(path)]  # each (H, 1, S)
+        if read is not None:
+            rows = [row[..., -(read + step) :] for step, row in enumerate(rows, start=1)]
         longest = max(row.shape[-1] for row in rows)
         padded = [nn.functional.pad(row, (0, longest - row.shape[-1])) for row in rows]
         return torch.cat(padded, dim=1)
@@ -55,11 +62,13 @@ def record_attention(
 
         return keep
 
-    watched = {
-        name: module
-        for name, module in model.named_modules()
-        if isinstance(module, Observed) and (layers is None or name in layers)
+    observed = {
+        name: module for name, module in model.named_modules() if isinstance(module, Observed)
     }
+    for name in layers or ():
+        if name not in observed:
+            raise InputError(f"no attention is called {name!r}; {nearest(name, observed)}")
+    watched = {name: observed[name] for name in (observed if layers is None else layers)}
     for name, module in watched.items():
         module.watcher = watch(name)
     try:

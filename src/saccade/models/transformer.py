@@ -124,19 +124,19 @@ class Transformer(nn.Module):
         self, source: Padded, prefix: Sequence[Sequence[int]] | None = None
     ) -> "TransformerState":
         memory = self.encode(source)
-        projected = [torch.stack(layer.cross_attention.project(memory)) for layer in self.decoder]
-        sources = SourceMemory.of(torch.stack(projected), source.mask)
-        heads, rows = self.config.heads, len(source.tokens)
-        past = KeyValueCache.empty(
-            len(self.decoder), rows, heads, self.config.dim // heads, like=memory
+        layers: list[Any] = list(self.decoder)
+        sources = SourceMemory.of(
+            *_stack([layer.cross_attention.project(memory) for layer in layers]), source.mask
         )
+        nothing = memory[:, :0]
+        past = KeyValueCache.of(*_stack([layer.attention.project(nothing)[1:] for layer in layers]))
         state = TransformerState(past, sources)
         return state if prefix is None else self._read(prefix, state)
 
     def step(
         self, token: Int[Tensor, " N"], state: "TransformerState"
     ) -> tuple[Float[Tensor, "N V"], "TransformerState"]:
-        hidden, state = self._extend(token.unsqueeze(1), torch.ones_like(token), state)
+        hidden, state = self._extend(token.unsqueeze(1), None, state)
         return self.logits(hidden.squeeze(1)), state
 
     def _read(
@@ -144,21 +144,27 @@ class Transformer(nn.Module):
     ) -> "TransformerState":
         """Read every row's prefix at once: shorter ones are padded in front."""
         size = max(map(len, prefix))
-        tokens = torch.tensor([[0] * (size - len(row)) + list(row) for row in prefix])
-        counts = torch.tensor([len(row) for row in prefix])
+        device = state.past.ages.device
+        tokens = torch.tensor(
+            [[0] * (size - len(row)) + list(row) for row in prefix], device=device
+        )
+        counts = torch.tensor([len(row) for row in prefix], device=device)
         return self._extend(tokens, counts, state)[1] if size else state
 
     def _extend(
-        self, tokens: Int[Tensor, "N T"], counts: Int[Tensor, " N"], state: "TransformerState"
+        self,
+        tokens: Int[Tensor, "N T"],
+        counts: Int[Tensor, " N"] | None,
+        state: "TransformerState",
     ) -> tuple[Float[Tensor, "N T D"], "TransformerState"]:
-        """Read T more tokens, the last `counts` of which are real in each row."""
+        """Read T more tokens; with `counts`, only the last so many of a row are real."""
         size = tokens.shape[1]
-        past = state.past.grow(counts, size)
+        past = state.past.grow(size, counts)
         places = past.ages.unsqueeze(1) - torch.arange(size, 0, -1, device=tokens.device)
         x = self.target_embedding(tokens) + self.positions(places.clamp(min=0))
         mask = past.mask
         if size > 1:
-            causal = causal_mask(size, past.store.shape[-2], device=tokens.device)
+            causal = causal_mask(size, past.keys.shape[-2], device=tokens.device)
             mask = combine(mask, causal[None, None])
         for number, layer in enumerate(self.decoder):
             x = layer.extend(x, number, past, mask, state.memory)
@@ -236,6 +242,12 @@ class TransformerState:
 
     def join(self, other: "TransformerState") -> "TransformerState":
         return TransformerState(self.past.join(other.past), self.memory.join(other.memory))
+
+
+def _stack(layers: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
+    """The keys of all layers, and the values."""
+    keys, values = zip(*layers, strict=True)
+    return torch.stack(keys), torch.stack(values)
 
 
 class AttentionParts(TypedDict):
