@@ -29,14 +29,19 @@ class Said:
 
 def command(*arguments: object, stdin: bytes = b"") -> Said:
     """What the command answers, without starting a process."""
-    out, err, before = io.StringIO(), io.StringIO(), sys.stdin
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", newline="\n") for _ in range(2))
+    before = sys.stdin
     sys.stdin = io.TextIOWrapper(io.BufferedReader(io.BytesIO(stdin)))
     try:
         with redirect_stdout(out), redirect_stderr(err):
             code = run([str(argument) for argument in arguments])
     finally:
         sys.stdin = before
-    return Said(code, out.getvalue(), err.getvalue())
+    texts = []
+    for stream in (out, err):
+        stream.seek(0)
+        texts.append(stream.read())
+    return Said(code, *texts)
 
 
 @pytest.fixture(scope="session")

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 from cli.conftest import Said, train_arguments
 
+from saccade.cli import predict
 from saccade.cli.decode import SearchFlags
 from saccade.cli.predict import PredictFlags
 from saccade.cli.progress import clock
 from saccade.cli.train import TrainFlags
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import TrainingError
+from saccade.training import pool
 from saccade.training.model import load
 from saccade.training.pool import Job, Loading, Pool, Work, jobs
 from saccade.training.settings import resolve
@@ -159,8 +161,8 @@ def test_blocks_come_in_order(
 ) -> None:
     texts = b"".join(b"the " * (1 + n % 5) + b"cat\n" for n in range(20))
     whole = saccade("predict", run_folder, "--json", "--beam", "1", stdin=texts).out
-    monkeypatch.setattr("saccade.cli.predict.BLOCK", 7)
-    monkeypatch.setattr("saccade.training.pool.JOB", 3)
+    monkeypatch.setattr(predict, "BLOCK", 7)
+    monkeypatch.setattr(pool, "JOB", 3)
     split = saccade("predict", run_folder, "--json", "--beam", "1", stdin=texts).out
     assert [json.loads(a)["text"] for a in split.splitlines()] == [
         json.loads(a)["text"] for a in whole.splitlines()
@@ -178,13 +180,13 @@ def test_workers_change_nothing(saccade: Saccade, run_folder: Path, tmp_path: Pa
 
 @pytest.mark.serial
 def test_a_dead_worker_is_told(run_folder: Path) -> None:
-    pool = Pool(run_folder, Work(DecodeOptions()), 1, Loading())
+    workers = Pool(run_folder, Work(DecodeOptions()), 1, Loading())
     try:
-        pool.members[0].process.kill()
+        workers.members[0].process.kill()
         with pytest.raises(TrainingError, match="worker 1 ended with code"):
-            list(pool.map([Job(["a"], [0])]))
+            list(workers.map([Job(["a"], [0])]))
     finally:
-        pool.close()
+        workers.close()
 
 
 def test_jobs_hold_every_text_once() -> None:

@@ -7,14 +7,8 @@ from collections.abc import Callable, Sequence
 from cyclopts import App, CycloptsError
 
 from saccade import __version__
-from saccade.cli.check import check
-from saccade.cli.demo import demo
-from saccade.cli.evaluate import evaluate
-from saccade.cli.models import models
-from saccade.cli.predict import predict
-from saccade.cli.tasks import tasks
+from saccade.cli import check, demo, evaluate, models, predict, tasks, train
 from saccade.cli.terminal import close_quietly, note, utf8_streams
-from saccade.cli.train import train
 from saccade.errors import InputError, TrainingError
 
 STARTED_AT = time.monotonic()  # a budget of minutes is counted from here
@@ -29,16 +23,16 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 VERBS: dict[str, tuple[Callable[..., int | None], str]] = {  # with the example its help ends with
-    "demo": (demo, "saccade demo"),
+    "demo": (demo.demo, "saccade demo"),
     "train": (
-        train,
+        train.train,
         "saccade train translate --train train.en train.de --dev dev.en dev.de --out my-run",
     ),
-    "eval": (evaluate, "saccade eval my-run --data test.en test.de"),
-    "predict": (predict, "saccade predict my-run --input texts.en --beam 5"),
-    "models": (models, "saccade models transformer"),
-    "tasks": (tasks, "saccade tasks"),
-    "check": (check, "saccade check my_score.py:MyScore"),
+    "eval": (evaluate.evaluate, "saccade eval my-run --data test.en test.de"),
+    "predict": (predict.predict, "saccade predict my-run --input texts.en --beam 5"),
+    "models": (models.models, "saccade models transformer"),
+    "tasks": (tasks.tasks, "saccade tasks"),
+    "check": (check.check, "saccade check my_score.py:MyScore"),
 }
 for place, (verb, (function, example)) in enumerate(VERBS.items()):
     app.command(function, name=verb, help_epilogue=f"Example:\n  {example}", sort_key=place)

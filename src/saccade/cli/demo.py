@@ -94,7 +94,8 @@ def _trained(flags: DemoFlags) -> "Run":
         dev=None if flags.quick else [f"{CORPUS}/dev"],
         steps=QUICK_STEPS if flags.quick else None,
         minutes=None if flags.quick else max(0.1, flags.minutes - AFTER_MINUTES),
-        set=None if flags.quick else ["train.eval_every=400"],
+        processes=1 if flags.quick else None,
+        set=["train.batch_tokens=256"] if flags.quick else ["train.eval_every=1000"],
     )
     (run,) = train_with(chosen, chosen.tables("translate"), [], started_at=STARTED_AT)
     return run

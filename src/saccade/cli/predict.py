@@ -88,7 +88,9 @@ def predict(
     if places.stream:
         _refuse_with_stream(places, decoding)
         with _written(places.output) as out:
-            _stream(model, places, decoding, out)
+            for piece in _stream(model, places, decoding):
+                out.write(piece)
+                out.flush()
         return
     work = Work(options, alignment=places.alignments is not None)
     links = nullcontext() if places.alignments is None else _written(places.alignments)
@@ -198,14 +200,12 @@ def _refuse_with_stream(places: Places, decoding: PredictFlags) -> None:
             raise InputError(f"--stream prints one path as it grows: it does not go with {flag}")
 
 
-def _stream(model: "Model", places: Places, decoding: PredictFlags, out: TextIO) -> None:
+def _stream(model: "Model", places: Places, decoding: PredictFlags) -> Iterator[str]:
+    """Every text piece by piece, each with its end of line."""
     import torch
 
     torch.set_num_threads(1)
     for start, texts in _blocks(places):
         for number, text in enumerate(texts, start):
-            for piece in model.stream(text, decoding.options(), number):
-                out.write(piece)
-                out.flush()
-            out.write("\n")
-            out.flush()
+            yield from model.stream(text, decoding.options(), number)
+            yield "\n"

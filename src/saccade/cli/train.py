@@ -73,6 +73,8 @@ class TrainFlags:
     def layer(self, task: str | None) -> dict[str, dict[str, Any]]:
         """The last layer of the config: what was given as a flag."""
         columns = None if self.columns is None else [c.strip() for c in self.columns.split(",")]
+        if columns is not None and len(columns) != 2:
+            raise InputError(f"--columns {self.columns!r}: two names, such as source,target")
         sections: dict[str, dict[str, Any]] = {
             "task": {
                 "name": task,

@@ -45,5 +45,5 @@ def word_links(words: AttentionMap) -> list[Link]:
 def token_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Span]:
     """The characters each id gave to the decoded text (a model may cut otherwise than `encode`)."""
     ends = [len(tokenizer.decode(ids[: count + 1])) for count in range(len(ids))]
-    starts = [0, *ends[:-1]]
+    starts = [0, *ends][: len(ends)]
     return [(min(start, end), end) for start, end in zip(starts, ends, strict=True)]

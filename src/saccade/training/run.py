@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-import saccade
+from saccade import __version__
 from saccade.config import dump_toml, read_toml
 from saccade.errors import InputError
 from saccade.tasks.task import Evaluation
@@ -63,7 +63,7 @@ class Run:
 
     def begin(self, settings: Settings) -> None:
         """From here on the folder is a run."""
-        header = {"format": FORMAT, "saccade": saccade.__version__}
+        header = {"format": FORMAT, "saccade": __version__}
         write_file(self.path / "config.toml", dump_toml({**header, **settings.plain()}).encode())
         (self.path / MARK).unlink(missing_ok=True)
 

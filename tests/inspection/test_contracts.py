@@ -1,0 +1,167 @@
+"""The contract checks pass what is right and name what is broken."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from saccade.blocks.scores import SCORES, Dot
+from saccade.blocks.sequences import Padded
+from saccade.errors import InputError
+from saccade.inspection import contracts
+from saccade.inspection.contracts import Check, checks_for
+from saccade.models import MODELS
+from saccade.models.transformer import Transformer, TransformerState
+from saccade.tasks import TASKS
+
+EVERY = [
+    pytest.param(cls, check, id=f"{name}: {promise}")
+    for table in (SCORES, MODELS, TASKS)
+    for name, cls in table.items()
+    for promise, check in checks_for(cls)[1].items()
+]
+
+
+@pytest.mark.parametrize(("cls", "check"), EVERY)
+def test_ours_keep_every_promise(cls: Any, check: Check) -> None:
+    check(cls)
+
+
+class MixesPositions(Dot):
+    def prepare(self, memory: Any) -> Any:
+        return memory.cumsum(-2)
+
+
+class OneLogit(Dot):
+    def forward(self, query: Any, keys: Any) -> Any:
+        return super().forward(query, keys).sum(-1, keepdim=True)
+
+
+class MixesTheBatch(Dot):
+    def forward(self, query: Any, keys: Any) -> Any:
+        return super().forward(query, keys) + query.mean()
+
+
+class NotANumber(Dot):
+    def forward(self, query: Any, keys: Any) -> Any:
+        return super().forward(query, keys).sqrt()
+
+
+class CountsPlaces(Dot):
+    def forward(self, query: Any, keys: Any) -> Any:
+        return super().forward(query, keys) + torch.arange(keys.shape[-2])
+
+
+class CountsPlacesAndSaysSo(CountsPlaces):
+    depends_on_position = True
+
+
+class BadGradient(Dot):
+    def forward(self, query: Any, keys: Any) -> Any:
+        return (query.unsqueeze(-2) - keys.unsqueeze(-3)).square().sum(-1).sqrt().neg()
+
+
+@pytest.mark.parametrize(
+    ("cls", "check"),
+    [
+        (MixesPositions, contracts.prepares_each_position_alone),
+        (OneLogit, contracts.scores_every_pair),
+        (MixesTheBatch, contracts.scores_every_pair),
+        (NotANumber, contracts.gives_a_distribution),
+        (CountsPlaces, contracts.ignores_the_order_of_keys),
+        (BadGradient, contracts.has_finite_gradients),
+    ],
+)
+def test_a_broken_score_is_seen(cls: Any, check: Check) -> None:
+    with pytest.raises(AssertionError):
+        check(cls)
+
+
+def test_a_score_may_depend_on_position_if_it_says_so() -> None:
+    contracts.ignores_the_order_of_keys(CountsPlacesAndSaysSo)
+
+
+class SeesTheFuture(Transformer):
+    def forward(self, source: Padded, target: Tensor) -> Any:
+        hidden = super().forward(source, target)
+        return hidden + hidden.mean(1, keepdim=True)
+
+
+class ReadsPadding(Transformer):
+    def encode(self, source: Padded) -> Any:
+        return super().encode(source) + source.tokens.double().mean(1)[:, None, None]
+
+
+class StepsApart(Transformer):
+    def step(self, token: Tensor, state: Any) -> Any:
+        logits, state = super().step(token, state)
+        return logits + 1, state
+
+
+class KeepsRows(TransformerState):
+    def select(self, rows: Tensor) -> Any:  # noqa: ARG002
+        return self
+
+
+class JoinsWrongly(TransformerState):
+    def join(self, other: Any) -> Any:
+        both = super().join(other)
+        return TransformerState.select(both, torch.arange(both.rows).flip(0))
+
+
+class SelectsNothing(Transformer):
+    def start(self, source: Any, prefix: Any = None) -> Any:
+        state = super().start(source, prefix)
+        return KeepsRows(state.past, state.memory)
+
+    def step(self, token: Tensor, state: Any) -> Any:
+        logits, state = super().step(token, state)
+        return logits, KeepsRows(state.past, state.memory)
+
+
+class Joins(Transformer):
+    def step(self, token: Tensor, state: Any) -> Any:
+        logits, state = super().step(token, state)
+        return logits, JoinsWrongly(state.past, state.memory)
+
+
+class Forgets(Transformer):
+    def __init__(self, config: Any, *, joint: bool):
+        super().__init__(config, joint=joint)
+        self.shift = float(torch.randn(()))  # neither parameter nor buffer
+
+    def forward(self, source: Padded, target: Tensor) -> Any:
+        return super().forward(source, target) + self.shift
+
+
+class Idle(Transformer):
+    def __init__(self, config: Any, *, joint: bool):
+        super().__init__(config, joint=joint)
+        self.unused = torch.nn.Parameter(torch.zeros(1))
+
+
+@pytest.mark.parametrize(
+    ("cls", "check"),
+    [
+        (SeesTheFuture, contracts.sees_no_future),
+        (ReadsPadding, contracts.ignores_padding),
+        (StepsApart, contracts.steps_as_at_once),
+        (SelectsNothing, contracts.selects_rows),
+        (Joins, contracts.joins_rows),
+        (Forgets, contracts.survives_saving),
+        (Idle, contracts.learns),
+    ],
+)
+def test_a_broken_model_is_seen(cls: Any, check: Check) -> None:
+    with pytest.raises(AssertionError):
+        check(cls)
+
+
+def test_what_is_none_of_them_is_refused() -> None:
+    with pytest.raises(InputError, match="neither a model"):
+        checks_for(int)
+    with pytest.raises(InputError, match="not a class"):
+        checks_for(3)
+    with pytest.raises(AssertionError, match="lacks"):
+        contracts.has_methods(int)
