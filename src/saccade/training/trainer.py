@@ -181,7 +181,8 @@ class Trainer:
         evaluation = self.evaluation()
         standing, value = self.standing, evaluation.main.value
         standing.evaluated_step = standing.step
-        standing.values[str(standing.step)] = value
+        if math.isfinite(value):
+            standing.values[str(standing.step)] = value
         standing.evaluations = max(standing.evaluations + 1, math.floor(self.share * EVALUATIONS))
         better = math.isfinite(value) and (standing.best is None or value > standing.best)
         if better:
@@ -270,7 +271,7 @@ class Trainer:
         if self.config.average_of == "last":
             standing.averaged = [*candidates, standing.step][-self.config.average :]
             return
-        if standing.evaluated_step == standing.step:
+        if str(standing.step) in standing.values:
             candidates.append(standing.step)
         best = sorted(candidates, key=lambda step: -standing.values[str(step)])
         standing.averaged = sorted(best[: self.config.average])
@@ -294,13 +295,13 @@ class Trainer:
 
     def _finish(self) -> None:
         standing = self.standing
+        if self.crew.dev is not None and standing.evaluated_step != standing.step:
+            self._evaluate()
         if self.config.average > 1:
             self.save()
             self._average()
         elif self.crew.dev is None:
             self._write_model(self._chosen(), None)
-        elif standing.evaluated_step != standing.step:
-            self._evaluate()
         standing.finished = True
         self.save()
         self.crew.run.write_text("README.md", model_card(self))
