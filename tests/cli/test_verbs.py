@@ -242,7 +242,7 @@ def test_check(saccade: Saccade, tmp_path: Path) -> None:
 
 
 def test_clock() -> None:
-    assert [clock(5), clock(65), clock(3725), clock(None)] == ["0:05", "1:05", "1:02:05", "–"]
+    assert [clock(5.0), clock(65.0), clock(3725.0), clock(None)] == ["0:05", "1:05", "1:02:05", "–"]
 
 
 @pytest.mark.serial

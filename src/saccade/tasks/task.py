@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -19,6 +19,7 @@ class Term:
     weight: float = 1.0
 
 
+@runtime_checkable
 class Batch(Protocol):
     """A batch knows how many things each term of its loss is a sum of."""
 
