@@ -59,7 +59,7 @@ class Weights:
             parameter.data = stretch.view_as(parameter)
         self.grads = team.share(team.size * total).view(team.size, total).to(device)
         moments = MOMENTS[config.name]
-        self.moments = team.share(len(moments) * total).view(len(moments), total).to(device)
+        self.moments = team.share(moments * total).view(moments, total).to(device)
         self.ema = team.share(total).to(device) if ema else None
         self.mine = self._stretches(total)
         self.optimizer = FlatOptimizer(config, self.flat, self.moments, self.mine)
@@ -68,7 +68,7 @@ class Weights:
     def floats(model: nn.Module, config: OptimizerConfig, ranks: int, *, ema: bool) -> int:
         """How much shared memory a team needs."""
         total = sum(parameter.numel() for parameter in model.parameters())
-        return total * (1 + ranks + len(MOMENTS[config.name]) + ema)
+        return total * (1 + ranks + MOMENTS[config.name] + ema)
 
     def _stretches(self, total: int) -> list[tuple[slice, bool]]:
         """This rank's share of the matrices, which may decay, and of the vectors, which do not."""

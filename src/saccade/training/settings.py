@@ -91,6 +91,8 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
         raise InputError(f"unknown section [{section}]; {nearest(section, SECTIONS)}")
     task_name, task_values = part(config.get("task", {}), "[task]")
     model_name, model_values = part({"name": "transformer", **config.get("model", {})}, "[model]")
+    if allow_code:
+        _load_parts(config.get("model", {}))
     task_class = find(TASKS, task_name, what="task", allow_code=allow_code)
     model_class: Any = find(MODELS, model_name, what="model", allow_code=allow_code)
     if task_name not in model_class.tasks:
@@ -116,3 +118,11 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
     full = unbuild(build(model_class.Config, {**values["model"], **placeholder}, "model"))
     model = {name: value for name, value in full.items() if name not in placeholder}
     return Settings(task_name, task_class, task, model_name, model_class, preset, model, train)
+
+
+def _load_parts(values: Mapping[str, Any]) -> None:
+    """Load the user's own files among a model's parts: then the model finds them by name."""
+    for value in values.values():
+        name = value.get("name") if isinstance(value, Mapping) else value
+        if isinstance(name, str) and name.rpartition(":")[0].endswith(".py"):
+            find({}, name, what="part of the model", allow_code=True)
