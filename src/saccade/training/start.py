@@ -16,8 +16,9 @@ from saccade.config import merge, unbuild
 from saccade.errors import InputError
 from saccade.training import checkpoint
 from saccade.training.checkpoint import load_tensors
-from saccade.training.crew import assemble, cores, processes_that_pay
+from saccade.training.crew import assemble
 from saccade.training.loop import Command, Weights, call
+from saccade.training.machine import cores, processes_that_pay
 from saccade.training.run import Run, environment, named_weights
 from saccade.training.settings import DEFAULT_MINUTES, MAY_CHANGE, Settings, resolve
 from saccade.training.team import Team, gather_team
