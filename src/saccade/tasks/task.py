@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -18,6 +18,7 @@ class Term(NamedTuple):
     weight: float = 1.0
 
 
+@runtime_checkable
 class Batch(Protocol):
     """A batch knows how many things each term of its loss is a sum of."""
 
