@@ -21,6 +21,8 @@ from saccade.errors import InputError
 class Score(nn.Module):
     """The contract; a score of your own has these two methods and this constructor."""
 
+    positional = False  # True: the place of a key counts, so a cache may not move it
+
     def __init__(self, query_dim: int, key_dim: int):
         super().__init__()
         self.query_dim, self.key_dim = query_dim, key_dim
@@ -104,6 +106,8 @@ class Location(Score):
     As in the paper's footnote, a source shorter than `limit` uses the first rows, and what a longer
     one has beyond is never looked at (logit -inf).
     """
+
+    positional = True
 
     def __init__(self, query_dim: int, key_dim: int, limit: int = 128):
         super().__init__(query_dim, key_dim)
