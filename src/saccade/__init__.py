@@ -1,3 +1,85 @@
-"""saccade: train, compare, open up and serve sequence models."""
+"""saccade: train, compare, open up and serve sequence models.
 
+    run = saccade.train("translate", train=("a.en", "a.de"), dev=("b.en", "b.de"), out="my-run")
+    model = saccade.load(run)
+    print(model("A man sleeps."))
+
+Importing saccade imports no torch: that happens when something is used.
+"""
+
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from saccade.blocks.recording import record_attention
+    from saccade.decoding.options import DecodeOptions
+    from saccade.training.model import Model, load
+    from saccade.training.run import Run
+
+__all__ = ["DecodeOptions", "Model", "Run", "__version__", "load", "record_attention", "train"]
 __version__ = "0.1.0"
+
+_HOMES = {
+    "DecodeOptions": "saccade.decoding.options",
+    "Model": "saccade.training.model",
+    "Run": "saccade.training.run",
+    "load": "saccade.training.model",
+    "record_attention": "saccade.blocks.recording",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'saccade' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+def train(  # noqa: PLR0913  the flags of `saccade train`, by the same names
+    task: str,
+    *,
+    train: str | Path | Sequence[str | Path],
+    out: str | Path,
+    dev: str | Path | Sequence[str | Path] | None = None,
+    model: str | None = None,
+    preset: str | None = None,
+    steps: int | None = None,
+    minutes: float | None = None,
+    seed: int | None = None,
+    resume: bool = False,
+    init: "str | Path | Run | None" = None,
+    config: Mapping[str, Any] | None = None,
+    allow_code: bool = False,
+    quiet: bool = False,
+) -> "Run":
+    """Train a model and return its run; `config` holds any other setting, by section.
+
+    For instance config={"model": {"dim": 64}, "train": {"peak_rate": 1e-3}}.
+    """
+    from saccade.cli.train import TrainFlags, train_with
+    from saccade.config import merge
+
+    flags = TrainFlags(
+        out=Path(out),
+        train=_names(train),
+        dev=None if dev is None else _names(dev),
+        model=model,
+        preset=preset,
+        steps=steps,
+        minutes=minutes,
+        seed=seed,
+        resume=resume,
+        init=None if init is None else str(Path(init)),
+        allow_code=allow_code,
+    )
+    (run,) = train_with(flags, merge(config or {}, flags.layer(task)), [], quiet=quiet)
+    return run
+
+
+def _names(files: str | Path | Sequence[str | Path]) -> list[str]:
+    return [str(file) for file in ([files] if isinstance(files, (str, Path)) else files)]

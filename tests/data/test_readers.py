@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.data import readers
@@ -42,6 +42,7 @@ def test_only_newline_ends_a_line(write):
     assert "control" in report.summary()
 
 
+@settings(deadline=None)
 @given(st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]))))
 def test_lines_come_back_as_written(tmp_path_factory, lines):
     path = tmp_path_factory.mktemp("lines") / "a.txt"
@@ -53,6 +54,7 @@ def test_lines_come_back_as_written(tmp_path_factory, lines):
 def test_a_trailing_newline_gives_no_extra_line_and_blank_lines_count(write):
     assert report_of(write("a", "x\n"))[0] == report_of(write("b", "x"))[0] == ["x"]
     assert report_of(write("c", "x\n\n \n")) == (["x", "", " "], TextReport(lines=3, empty=2))
+    assert report_of(write("e", "x\r"))[0] == ["x\r"], "a return alone ends nothing"
     assert report_of(write("d", "")) == ([], TextReport())
     assert TextReport(lines=7).summary() == ""
 
@@ -173,6 +175,14 @@ def test_a_skipped_line_takes_its_partner_along(write):
     assert (text.report.bad_utf8, text.report.dropped) == (1, 1)
 
 
+def test_half_a_surrogate_pair_is_replaced_or_skipped(write):
+    path = write(
+        "a.jsonl", '{"source": "a", "target": "x\\ud800"}\n{"source": "b", "target": "c"}\n'
+    )
+    assert list(read_pairs([path], on_bad_utf8="skip")) == [("b", "c")]
+    assert list(read_pairs([path], on_bad_utf8="replace")) == [("a", "x\ufffd"), ("b", "c")]
+
+
 @pytest.mark.parametrize(
     ("name", "content", "columns", "message"),
     [
@@ -186,7 +196,7 @@ def test_a_skipped_line_takes_its_partner_along(write):
         ("a.jsonl", "[1]", None, "line 1: expected an object"),
         ("a.jsonl", '{"source": "a", "tarte": "b"}', None, "no column 'target'; did you mean"),
         ("a.jsonl", '{"source": "a", "target": 3}', None, "line 1: column 'target' holds int"),
-        ("a.jsonl", '{"source": "a", "target": "\\ud800"}', None, "line 1: byte 1"),
+        ("a.jsonl", '{"source": "a", "target": "\\ud800"}', None, "line 1: half a surrogate"),
         ("a.parquet", "PAR1 not really", None, "Parquet"),
         ("a.txt", "a\tb\n", None, "ends in .tsv, .jsonl"),
     ],

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import saccade
@@ -42,6 +42,7 @@ def trained(tmp_path_factory):
     return made
 
 
+@settings(deadline=None, max_examples=50)
 @given(TEXT)
 def test_text_is_text(trained, text):
     for name, tokenizer in trained.items():
@@ -63,6 +64,7 @@ def characters():
     return train_tokenizer("characters", ["abcdefghijklmnopé <>/-'"], 100)
 
 
+@settings(deadline=None)
 @given(st.text("abcdefghijklmnopé <>/-'", max_size=30))
 def test_known_characters_come_back(characters, text):
     assert characters.decode(characters.encode(text)) == text
@@ -173,6 +175,15 @@ def test_a_tokenizer_from_elsewhere(tmp_path):
         assert len(tokenizer.spans(text)) == len(ids)
     tokenizer.save(tmp_path / "again.json")
     assert Tokenizer.load(tmp_path / "again.json").encode("b</s> a") == tokenizer.encode("b</s> a")
+
+
+def test_an_added_end_token_in_a_text_keeps_its_letters(tmp_path, trained):
+    content = json.loads(trained["bytes"].inner.to_str())
+    flags = dict.fromkeys(["single_word", "lstrip", "rstrip", "normalized", "special"], False)
+    content["added_tokens"] = [{"id": 2, "content": "</s>"} | flags]
+    (tmp_path / "t.json").write_text(json.dumps(content))
+    tokenizer = Tokenizer.load(tmp_path / "t.json")
+    assert tokenizer.decode(tokenizer.encode("a</s>b")) == "a</s>b"
 
 
 REPLACE = {"type": "Replace", "pattern": {"String": "a"}, "content": "aaaaaaaa"}

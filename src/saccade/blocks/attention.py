@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.masks import masked_softmax
 from saccade.blocks.recording import Observed
-from saccade.blocks.scores import ScaledDot
+from saccade.blocks.scores import ScaledDot, Score
 from saccade.errors import InputError
 
-ScoreMaker = Callable[[int, int], nn.Module]  # (query width, key width) -> a score
+ScoreMaker = Callable[[int, int], Score]  # (query width, key width) -> a score
 
 
 def split_heads(x: Float[Tensor, "B T D"], heads: int) -> Float[Tensor, "B H T K"]:

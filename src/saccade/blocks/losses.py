@@ -52,7 +52,7 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         for start in range(0, len(hidden), ROWS):
             h, y = hidden[start : start + ROWS], gold[start : start + ROWS, None]
             logits = torch.mm(h, weight.mT, out=buffer[: len(h)])
-            log_p = torch.log_softmax(logits, dim=1, out=logits)  # type: ignore[call-overload]
+            log_p = torch.log_softmax(logits, dim=1, out=logits)
             total -= (1 - smoothing) * log_p.gather(1, y).sum() + smoothing / vocab * log_p.sum()
             if wants_grad:
                 p = log_p.exp_()

@@ -21,7 +21,7 @@ from saccade.errors import InputError
 class Score(nn.Module):
     """The contract; a score of your own has these two methods and this constructor."""
 
-    positional = False  # True: the place of a key counts, so a cache may not move it
+    depends_on_position = False  # True: keys in another order may get other logits
 
     def __init__(self, query_dim: int, key_dim: int):
         super().__init__()
@@ -107,7 +107,7 @@ class Location(Score):
     one has beyond is never looked at (logit -inf).
     """
 
-    positional = True
+    depends_on_position = True
 
     def __init__(self, query_dim: int, key_dim: int, limit: int = 128):
         super().__init__(query_dim, key_dim)

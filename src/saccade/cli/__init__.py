@@ -1,0 +1,78 @@
+"""The command `saccade`: a file a verb; heavy imports happen inside the verbs."""
+
+import sys
+import time
+from collections.abc import Callable, Sequence
+
+from cyclopts import App, CycloptsError
+
+from saccade import __version__
+from saccade.cli.check import check
+from saccade.cli.demo import demo
+from saccade.cli.evaluate import evaluate
+from saccade.cli.models import models
+from saccade.cli.predict import predict
+from saccade.cli.tasks import tasks
+from saccade.cli.terminal import close_quietly, note, utf8_streams
+from saccade.cli.train import train
+from saccade.errors import InputError, TrainingError
+
+STARTED_AT = time.monotonic()  # a budget of minutes is counted from here
+FAILED, WRONG_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+
+app = App(
+    name="saccade",
+    help="Train, compare, open up and serve sequence models, and see what they look at.",
+    help_epilogue="Example: saccade demo",
+    help_format="plaintext",
+    version=__version__,
+    suppress_keyboard_interrupt=False,
+)
+VERBS: dict[str, tuple[Callable[..., int | None], str]] = {  # with the example its help ends with
+    "demo": (demo, "saccade demo"),
+    "train": (
+        train,
+        "saccade train translate --train train.en train.de --dev dev.en dev.de --out my-run",
+    ),
+    "eval": (evaluate, "saccade eval my-run --data test.en test.de"),
+    "predict": (predict, "saccade predict my-run --input texts.en --beam 5"),
+    "models": (models, "saccade models transformer"),
+    "tasks": (tasks, "saccade tasks"),
+    "check": (check, "saccade check my_score.py:MyScore"),
+}
+for place, (verb, (function, example)) in enumerate(VERBS.items()):
+    app.command(function, name=verb, help_epilogue=f"Example:\n  {example}", sort_key=place)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a verb and end the process with its exit code."""
+    utf8_streams()
+    try:
+        code = run(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        close_quietly()
+        code = BROKEN_PIPE
+    sys.exit(code)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """The exit code of a verb; what goes wrong is told in one message."""
+    try:
+        code = app(
+            list(arguments), exit_on_error=False, print_error=False, result_action="return_value"
+        )
+    except CycloptsError as error:
+        known = [verb for verb in arguments[:1] if verb in VERBS]
+        note(f"error: {error}\ntry: {' '.join(['saccade', *known, '--help'])}")
+        return WRONG_INPUT
+    except InputError as error:
+        note(f"error: {error}")
+        return WRONG_INPUT
+    except TrainingError as error:
+        note(f"error: {error}")
+        return FAILED
+    except KeyboardInterrupt:
+        note("interrupted")
+        return INTERRUPTED
+    return code if isinstance(code, int) else 0

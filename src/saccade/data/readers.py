@@ -32,6 +32,7 @@ BUILTIN = {"english-french": "saccade.data.english_french"}
 
 DEFAULT_COLUMNS = ("source", "target")
 SEPARATOR = re.compile("[\u2028\u2029\u0085\v\f]")
+SURROGATE = re.compile("[\ud800-\udfff]")
 CONTROL = re.compile("[\x00-\x08\r\x0e-\x1f\x7f-\x84\x86-\x9f]")
 UTF8_BOM = b"\xef\xbb\xbf"
 FOREIGN_BOMS = {  # the longer first: UTF-16's mark begins UTF-32's
@@ -99,8 +100,15 @@ def _lines(path: str, on_bad_utf8: BadUTF8, counts: Counter[str]) -> Iterator[st
                 text = text[:-1]
                 counts["crlf"] += 1
             counts["lines"] += 1
-            place = _Place(path, number, byte + len(raw) - len(line))
-            yield _decode(text, place, on_bad_utf8, counts)
+            try:
+                decoded: str | None = text.decode()
+            except UnicodeDecodeError as error:
+                start = byte + len(raw) - len(line)
+                decoded = _repair(error, f"{path}, line {number}", start, on_bad_utf8)
+                counts["bad_utf8"] += 1
+            if decoded is not None and not (decoded.isprintable() and decoded.strip()):
+                count_oddities(decoded, counts)  # rarely: almost all text is printable
+            yield decoded
             byte += len(raw)
 
 
@@ -120,39 +128,21 @@ def _begin(first: bytes, path: str, counts: Counter[str]) -> bytes:
     return first.removeprefix(UTF8_BOM)
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
-    path: str
-    line: int
-    byte: int  # of the file, where the line begins
-
-    def __str__(self) -> str:
-        return f"{self.path}, line {self.line}"
-
-
-def _decode(raw: bytes, place: _Place, on_bad_utf8: BadUTF8, counts: Counter[str]) -> str | None:
-    try:
-        text = raw.decode()
-    except UnicodeDecodeError as error:
-        if on_bad_utf8 == "stop":
-            raise InputError(
-                f"{place}: byte {error.start + 1} of the line (byte {place.byte + error.start + 1} "
-                f"of the file) is 0x{raw[error.start]:02x}, not UTF-8; repair the file, or use "
-                "--on-bad-utf8 replace (or skip)"
-            ) from None
-        counts["bad_utf8"] += 1
-        if on_bad_utf8 == "skip":
-            return None
-        text = raw.decode(errors="replace")
-    count_oddities(text, counts)
-    return text
+def _repair(error: UnicodeDecodeError, place: str, start: int, on_bad_utf8: BadUTF8) -> str | None:
+    """What stands for a line of invalid UTF-8 that begins at byte `start` of the file."""
+    if on_bad_utf8 == "stop":
+        raise InputError(
+            f"{place}: byte {error.start + 1} of the line (byte {start + error.start + 1} of the "
+            f"file) is 0x{error.object[error.start]:02x}, not UTF-8; repair the file, or use "
+            "--on-bad-utf8 replace (or skip)"
+        )
+    return error.object.decode(errors="replace") if on_bad_utf8 == "replace" else None
 
 
 def count_oddities(text: str, counts: Counter[str]) -> None:
     """Note what is odd about a line that is kept as it is."""
-    if not text.isprintable():  # almost all text is, and then there is nothing to look for
-        counts["control"] += CONTROL.search(text) is not None
-        counts["separators"] += SEPARATOR.search(text) is not None
+    counts["control"] += CONTROL.search(text) is not None
+    counts["separators"] += SEPARATOR.search(text) is not None
     counts["empty"] += not text.strip()
 
 
@@ -277,8 +267,9 @@ def _jsonl(text: ParallelText, counts: Counter[str]) -> Iterator[Sides]:
             raise InputError(f"{path}, line {number}: not JSON ({error})") from None
         if not isinstance(row, dict):
             raise InputError(f"{path}, line {number}: expected an object like {{...}} a line")
-        source, target = (_cell(row, name, f"{path}, line {number}") for name in columns)
-        yield _whole(source, text, number, counts), _whole(target, text, number, counts)
+        place = f"{path}, line {number}"
+        source, target = (_whole(_cell(row, name, place), text, place, counts) for name in columns)
+        yield source, target
 
 
 def _cell(row: dict[str, object], name: str, place: str) -> str:
@@ -290,10 +281,17 @@ def _cell(row: dict[str, object], name: str, place: str) -> str:
     return value
 
 
-def _whole(cell: str, text: ParallelText, number: int, counts: Counter[str]) -> str | None:
-    """JSON can escape half a surrogate pair, which no UTF-8 can hold: treated as bad UTF-8."""
-    raw = cell.encode(errors="surrogatepass")
-    return _decode(raw, _Place(text.files[0], number, 0), text.on_bad_utf8, counts)
+def _whole(cell: str, text: ParallelText, place: str, counts: Counter[str]) -> str | None:
+    """JSON can escape half a surrogate pair, which no UTF-8 can hold."""
+    if SURROGATE.search(cell):
+        if text.on_bad_utf8 == "stop":
+            raise InputError(f"{place}: half a surrogate pair (\\ud800 to \\udfff) is not text")
+        counts["bad_utf8"] += 1
+        if text.on_bad_utf8 == "skip":
+            return None
+        cell = SURROGATE.sub("\ufffd", cell)
+    count_oddities(cell, counts)
+    return cell
 
 
 def _parquet(text: ParallelText, counts: Counter[str]) -> Iterator[Sides]:

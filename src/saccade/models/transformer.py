@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from saccade.blocks.attention import CrossAttention, ScoreMaker, SelfAttention
 from saccade.blocks.caches import KeyValueCache, SourceMemory
 from saccade.blocks.dropout import Dropout
-from saccade.blocks.embeddings import TokenEmbedding
+from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
 from saccade.blocks.feedforward import ACTIVATIONS, FeedForward
 from saccade.blocks.masks import causal_mask, combine
 from saccade.blocks.norms import NORMS, PLACEMENTS, Placement
@@ -81,10 +81,11 @@ class Transformer(nn.Module):
         )
         self.positions = POSITIONS[config.position](config.dim, config.limit)
         self.dropout = Dropout(config.dropout)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
+        self.encoder: Any = nn.ModuleList(EncoderLayer(config) for _ in range(config.layers))
         self.encoder_norm = placement.final_norm(config.dim, NORMS[config.norm])
-        self.decoder = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+        self.decoder: Any = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
         self.decoder_norm = placement.final_norm(config.dim, NORMS[config.norm])
+        self.output = TiedOutput(self.target_embedding)
 
     @property
     def alignment_layers(self) -> list[str]:
@@ -118,7 +119,7 @@ class Transformer(nn.Module):
         return self.decoder_norm(x)
 
     def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        return hidden @ self.output_weight.mT
+        return self.output(hidden)
 
     def start(
         self, source: Padded, prefix: Sequence[Sequence[int]] | None = None
@@ -259,7 +260,7 @@ class AttentionParts(TypedDict):
 def _attention_parts(config: TransformerConfig) -> AttentionParts:
     name, parameters = part(config.score, "model.score")
     kind = find(SCORES, name, what="score")
-    if kind.positional:
+    if kind.depends_on_position:
         raise InputError(
             f"model.score = {name!r} looks at places, not at keys, and the places of a decoder's "
             "own past move in its cache; take a score of keys, such as scaled-dot"

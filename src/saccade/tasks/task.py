@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
@@ -10,7 +10,8 @@ from saccade.inspection.alignment import AttentionMap
 from saccade.tasks.metrics import Metric
 
 
-class Term(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Term:
     """One part of a loss: a sum over `count` things, whose mean counts `weight` times."""
 
     sum: Tensor
@@ -47,6 +48,7 @@ class Prediction:
     attention: AttentionMap | None = None
     alternatives: list["Prediction"] = field(default_factory=list)  # the rest of the n-best
     truncated: bool = False  # the input was longer than the model can read
+    ids: list[int] = field(default_factory=list)  # of the text, without its end
 
     def __str__(self) -> str:
         return self.text

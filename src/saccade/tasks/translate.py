@@ -1,7 +1,7 @@
 """Translate: any sequence to any sequence, learned from pairs of texts."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -18,6 +18,7 @@ from saccade.data.batches import Order, PairBatch, collate, plan_eval
 from saccade.data.readers import ParallelText
 from saccade.data.store import PairStore, build_store
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer, train_tokenizer
+from saccade.decoding import walk
 from saccade.decoding.constraints import Constraint, ForcedPrefix
 from saccade.decoding.options import DecodeOptions
 from saccade.decoding.sampling import Draw, sample
@@ -135,11 +136,14 @@ class Translate:
         *,
         prefixes: Sequence[str] | None = None,
         attention: bool = False,
+        numbers: Sequence[int] | None = None,
     ) -> list[Prediction]:
         """One prediction a text, in order; an empty text gives an empty translation.
 
-        `prefixes` are what each translation begins with; `attention` says whether to record it.
+        `prefixes` are what each translation begins with; `attention` says whether to record it;
+        `numbers` are what draws are keyed by, the places of the texts in the list when absent.
         """
+        numbers = range(len(texts)) if numbers is None else numbers
         prepared = [self._read(model, text) for text in texts]
         lengths = np.array([len(ids) for ids, _ in prepared], np.int64)
         found = [Prediction("", 0.0, [], [])] * len(texts)
@@ -148,7 +152,7 @@ class Translate:
             if not alive:
                 continue
             begun = None if prefixes is None else [prefixes[row] for row in alive]
-            decode = self._decoder(model, alive, options, begun)
+            decode = self._decoder(model, [numbers[row] for row in alive], options, begun)
             ids = [prepared[row][0] for row in alive]
             hypotheses, seen = self._decode(model, ids, decode, options, attention=attention)
             for row, best in zip(alive, hypotheses, strict=True):
@@ -165,7 +169,7 @@ class Translate:
         limit = 4 * self.config.max_length
         if model.limit is not None:
             limit = min(limit, model.limit)
-        ids = self.source.encode(text.lower() if self.config.lowercase else text)
+        ids = self.source.encode(text)
         return [*ids[: limit - 1], self.source.eos], len(ids) >= limit
 
     @torch.inference_mode()
@@ -179,6 +183,16 @@ class Translate:
         attention: bool,
     ) -> tuple[list[list[Hypothesis]], Seen | None]:
         """Encode a batch and decode it, watched if asked."""
+        state, limits = self._start(model, ids, options)
+        if not attention:
+            return decode(state, limits), None
+        with record_attention(model, model.alignment_layers) as seen:
+            return decode(state, limits), seen
+
+    def _start(
+        self, model: Any, ids: list[list[int]], options: DecodeOptions
+    ) -> tuple[Any, list[int]]:
+        """The decoder's state for a batch of sources, and how long each translation may be."""
         lengths = torch.tensor([len(row) for row in ids])
         size = int(lengths.max())
         padded = torch.tensor([row + [self.source.pad] * (size - len(row)) for row in ids])
@@ -187,10 +201,32 @@ class Translate:
         limits = [options.max_length(length) for length in lengths.tolist()]
         if model.limit is not None:
             limits = [min(limit, model.limit) for limit in limits]
-        if not attention:
-            return decode(state, limits), None
-        with record_attention(model, model.alignment_layers) as seen:
-            return decode(state, limits), seen
+        return state, limits
+
+    def stream(
+        self, model: Any, text: str, options: DecodeOptions, number: int = 0
+    ) -> Iterator[str]:
+        """The translation piece by piece as it is made, greedily or drawn; no whole beam is."""
+        if not text.strip():
+            return
+        ids, _ = self._read(model, text)
+        with torch.no_grad():
+            state, (limit,) = self._start(model, [ids], options)
+        draw = Draw(seed=options.seed, examples=[number], filters=options.filters())
+        steps = walk.stream(
+            model, state, first=self.target.bos, eos=self.target.eos, max_length=limit,
+            choose=draw if options.sample else walk.best,
+            constraints=options.constraints(self.target.eos),
+        )  # fmt: skip
+        tokens: list[int] = []
+        shown = ""
+        for token, _ in steps:
+            tokens.append(token)
+            whole = self.target.decode(tokens)
+            if whole.startswith(shown) and not whole.endswith("\ufffd"):  # a letter not whole yet
+                yield whole[len(shown) :]
+                shown = whole
+        yield self.target.decode(tokens).removeprefix(shown)
 
     def _decoder(
         self,
@@ -241,6 +277,7 @@ class Translate:
                     token_scores=each.token_log_probs,
                     attention=attention,
                     truncated=truncated,
+                    ids=each.tokens,
                 )
             )
         return dataclasses.replace(nbest[0], alternatives=nbest[1:])
@@ -274,7 +311,7 @@ class TranslateObjective(Objective):
 
     terms = ("loss",)
 
-    def __init__(self, model: nn.Module, pad: int, smoothing: float):
+    def __init__(self, model: Any, pad: int, smoothing: float):
         super().__init__()
         self.model, self.pad, self.smoothing = model, pad, smoothing
 
@@ -283,8 +320,9 @@ class TranslateObjective(Objective):
         hidden = self.model(source, batch.target[:, :-1])  # reads token t ...
         gold = batch.target[:, 1:]  # ... and predicts token t + 1: the one shift there is
         real = gold != self.pad
+        weight = self.model.output_weight
         total = chunked_cross_entropy(
-            hidden[real], self.model.output_weight, gold[real], self.smoothing
+            hidden[real].to(weight.dtype), weight, gold[real], self.smoothing
         )
         return {"loss": Term(total, batch.counts["loss"])}, carry
 

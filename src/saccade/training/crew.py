@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from saccade.data.batches import split
+from saccade.data.store import open_store
 from saccade.errors import InputError
 from saccade.randomness import key
 from saccade.training.loop import Learner, Weights
@@ -84,8 +85,9 @@ def assemble(
     keep_memory()
     torch.manual_seed(key(config.seed, "init"))
     module = build_module(settings, task).to(device_of(config.device)).train()
-    store = task.store(run.tokens, warn)
-    dev = task.pairs(settings.task.dev, warn) if settings.task.dev else None
+    store = open_store(run.tokens)
+    if store is None:
+        store = task.store(run.tokens, warn)
     members = team(module)
     _refuse_batch_statistics(module, members.size * config.accumulate)
     weights = Weights(module, config.optimizer, members, ema=config.ema is not None)
@@ -97,7 +99,7 @@ def assemble(
         autocast=autocast(config.precision, config.device),
     )  # fmt: skip
     order = task.order(store, config.batch_tokens, config.seed)
-    return Crew(run, settings, task, module, learner, members, order, store, dev)
+    return Crew(run, settings, task, module, learner, members, order, store, run.dev())
 
 
 def device_of(name: str) -> torch.device:

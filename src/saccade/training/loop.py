@@ -26,8 +26,9 @@ class Command(enum.IntEnum):
     """What rank 0 asks of the team at each meeting."""
 
     UPDATE = 1
-    EVALUATE = 2
-    STOP = 3
+    MEET = 2  # all updates so far are complete: what is shared may be read
+    EVALUATE = 3
+    STOP = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +210,7 @@ def follow(
             return
         if command is Command.EVALUATE:
             evaluate()
+        if command is not Command.UPDATE:
             continue
         learner.update(step, mine, handed[:, 2:].sum(axis=0).tolist(), rate)
         step, mine = step + 1, pieces(step + 1)

@@ -1,16 +1,25 @@
 """A trained model, ready to be called: what `saccade.load` gives."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import nn
 
+from saccade.blocks.quantized import quantize
 from saccade.decoding.options import DecodeOptions
+from saccade.inspection.alignment import AttentionMap
 from saccade.tasks.task import Evaluation, Prediction
+from saccade.tasks.words import word_map
 from saccade.training.run import Run, load_module
 from saccade.training.settings import Settings
+
+Precision = Literal["float32", "int8"]
+PRECISIONS: dict[str, Callable[[nn.Module], nn.Module]] = {
+    "float32": lambda module: module,
+    "int8": quantize,
+}
 
 
 class Model:
@@ -22,12 +31,12 @@ class Model:
     @overload
     def __call__(self, text: str, options: DecodeOptions = ...) -> Prediction: ...
     @overload
-    def __call__(self, text: Sequence[str], options: DecodeOptions = ...) -> list[Prediction]: ...
+    def __call__(self, text: list[str], options: DecodeOptions = ...) -> list[Prediction]: ...
     def __call__(
-        self, text: str | Sequence[str], options: DecodeOptions = DecodeOptions()
+        self, text: str | list[str], options: DecodeOptions = DecodeOptions()
     ) -> Prediction | list[Prediction]:
         """The prediction for a text, or one for each of several, with what it looked at."""
-        texts = [text] if isinstance(text, str) else list(text)
+        texts = [text] if isinstance(text, str) else text
         found = self.predict(texts, options, attention=True)
         return found[0] if isinstance(text, str) else found
 
@@ -38,12 +47,23 @@ class Model:
         *,
         prefixes: Sequence[str] | None = None,
         attention: bool = False,
+        numbers: Sequence[int] | None = None,
     ) -> list[Prediction]:
         """Predictions for many texts, in order; without attention, by the fast path."""
         found: list[Prediction] = self.task.predict(
-            self.module, texts, options, prefixes=prefixes, attention=attention
+            self.module, texts, options, prefixes=prefixes, attention=attention, numbers=numbers
         )
         return found
+
+    def stream(
+        self, text: str, options: DecodeOptions = DecodeOptions(), number: int = 0
+    ) -> Iterator[str]:
+        """The prediction for one text, piece by piece as it is made."""
+        return iter(self.task.stream(self.module, text, options, number))
+
+    def words(self, text: str, prediction: Prediction) -> AttentionMap:
+        """What each word of a prediction looked at, word by word: words are what spaces part."""
+        return word_map(self.task, text, prediction)
 
     def evaluate(
         self, files: Sequence[str], options: DecodeOptions = DecodeOptions()
@@ -59,10 +79,13 @@ class Model:
         return sum(parameter.numel() for parameter in self.module.parameters())
 
 
-def load(path: str | Path, *, allow_code: bool = False) -> Model:
+def load(
+    path: str | Path | Run, *, precision: Precision = "float32", allow_code: bool = False
+) -> Model:
     """The model of a run; a run that names a user's file needs `allow_code`."""
-    run = Run(Path(path))
+    run = path if isinstance(path, Run) else Run(Path(path))
     settings = run.settings(allow_code=allow_code)
     task = settings.task_class.load(settings.task, run.path)
     with torch.no_grad():
-        return Model(run, settings, task, load_module(run, settings, task))
+        module = PRECISIONS[precision](load_module(run, settings, task))
+    return Model(run, settings, task, module)

@@ -28,6 +28,10 @@ class Run:
 
     path: Path
 
+    def __fspath__(self) -> str:
+        """A run is accepted wherever a path is."""
+        return str(self.path)
+
     @property
     def checkpoints(self) -> Path:
         return self.path / "checkpoints"
@@ -79,7 +83,18 @@ class Run:
     def settings(self, *, allow_code: bool = False) -> Settings:
         return resolve(self.config(), allow_code=allow_code)
 
+    def dev(self) -> tuple[list[str], list[str]] | None:
+        """The dev set as it was when the run began: sources and references."""
+        try:
+            found = json.loads((self.path / "dev.json").read_bytes())
+        except FileNotFoundError:
+            return None
+        return found["source"], found["reference"]
+
     # --- what training writes ---
+
+    def write_dev(self, sources: list[str], references: list[str]) -> None:
+        self._write_json("dev.json", {"source": sources, "reference": references})
 
     def write_environment(self, values: Mapping[str, Any]) -> None:
         self._write_json("environment.json", {**environment(), **values})
@@ -116,6 +131,14 @@ class Run:
     def write_evaluation(self, name: str, evaluation: Evaluation) -> None:
         (self.path / "evals").mkdir(exist_ok=True)
         self._write_json(f"evals/{name}.json", evaluation_json(evaluation, examples=True))
+
+    def evaluation(self, name: str) -> dict[str, Any]:
+        """What `write_evaluation` wrote; no metrics when nothing was."""
+        try:
+            found = json.loads((self.path / "evals" / f"{name}.json").read_bytes())
+        except (FileNotFoundError, ValueError):
+            return {"metrics": {}}
+        return found if isinstance(found, dict) else {"metrics": {}}
 
     def write_weights(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
         save_tensors(self.weights, tensors, metadata)

@@ -36,7 +36,8 @@ class TrainConfig:
     eval_every: int | None = None  # updates; unset: five times, evenly over the budget
     save_every: int | None = None  # updates; unset: about once a minute
     keep: int = 2  # checkpoints
-    average: int = 1  # the last so many checkpoints become the model
+    average: int = 1  # so many checkpoints, averaged, become the model
+    average_of: Literal["last", "best"] = "last"  # which: the newest, or the best on dev
     ema: float | None = None  # decay of an exponential moving average, which becomes the model
     patience: int | None = None  # evaluations without a better one before stopping
     device: str = "auto"  # auto, cpu, cuda, mps

@@ -104,6 +104,8 @@ def _decided(settings: Settings) -> Settings:
     train = settings.train
     if train.steps is None and train.minutes is None and train.patience is None:
         train = dataclasses.replace(train, minutes=DEFAULT_MINUTES)
+    if train.average_of == "best" and not settings.task.dev:
+        raise InputError('train.average_of = "best" needs task.dev to say which are best')
     if train.patience is not None and (train.eval_every is None or not settings.task.dev):
         raise InputError("train.patience counts evaluations: set train.eval_every and task.dev")
     if train.processes is None:
@@ -126,7 +128,7 @@ def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tup
         settings = dataclasses.replace(settings, task=task.config)
         task.store(run.tokens, events.warn)
         if settings.task.dev:
-            task.pairs(settings.task.dev, events.warn)
+            run.write_dev(*task.pairs(settings.task.dev, events.warn))
     except BaseException:
         for path in run.path.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()

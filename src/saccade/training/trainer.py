@@ -47,7 +47,9 @@ class Standing:
     best_step: int = 0
     stale: int = 0  # evaluations since the best
     evaluations: int = 0
+    evaluated_step: int = 0
     averaged: list[int] = field(default_factory=list)  # steps of the checkpoints to average
+    values: dict[str, float] = field(default_factory=dict)  # what each of those scored on dev
     finished: bool = False
 
 
@@ -178,6 +180,9 @@ class Trainer:
         begun_at = time.monotonic()
         evaluation = self.evaluation()
         standing, value = self.standing, evaluation.main.value
+        standing.evaluated_step = standing.step
+        if math.isfinite(value):
+            standing.values[str(standing.step)] = value
         standing.evaluations = max(standing.evaluations + 1, math.floor(self.share * EVALUATIONS))
         better = math.isfinite(value) and (standing.best is None or value > standing.best)
         if better:
@@ -205,6 +210,7 @@ class Trainer:
     @contextmanager
     def _averaged(self) -> Iterator[None]:
         """Inside, the model is its moving average, if there is one."""
+        call(self.crew.learner, Command.MEET)
         weights = self.crew.learner.weights
         if weights.ema is None:
             yield
@@ -230,12 +236,16 @@ class Trainer:
     # --- saving ---
 
     def _saving_due(self) -> bool:
+        scored = self.standing.evaluated_step == self.standing.step
+        if self.config.average_of == "best" and scored:
+            return True
         if self.config.save_every is not None:
             return self.standing.step % self.config.save_every == 0
         return time.monotonic() - self.saved_at > SAVE_SECONDS
 
     def save(self) -> None:
         """A checkpoint; a full disk is told, and training goes on with the one before."""
+        call(self.crew.learner, Command.MEET)  # the other ranks may still be updating their part
         self.standing.seconds = self.seconds
         weights, keep = self.crew.learner.weights, max(self.config.keep, 2)
         tensors = {
@@ -244,9 +254,7 @@ class Trainer:
         }
         if weights.ema is not None:
             tensors["ema"] = weights.named(weights.ema)
-        if self.config.average > 1:
-            last = [step for step in self.standing.averaged if step != self.standing.step]
-            self.standing.averaged = [*last, self.standing.step][-self.config.average :]
+        self._choose_averaged()
         state = dataclasses.asdict(self.standing)
         try:
             folder = self.crew.run.checkpoints
@@ -255,6 +263,19 @@ class Trainer:
         except TrainingError as error:
             self.events.warn(f"no checkpoint at step {self.standing.step}: {error}")
         self.saved_at = time.monotonic()
+
+    def _choose_averaged(self) -> None:
+        """The checkpoint about to be written joins those to average, if it is one of them."""
+        standing = self.standing
+        candidates = [step for step in standing.averaged if step != standing.step]
+        if self.config.average_of == "last":
+            standing.averaged = [*candidates, standing.step][-self.config.average :]
+            return
+        if str(standing.step) in standing.values:
+            candidates.append(standing.step)
+        best = sorted(candidates, key=lambda step: -standing.values[str(step)])
+        standing.averaged = sorted(best[: self.config.average])
+        standing.values = {str(step): standing.values[str(step)] for step in standing.averaged}
 
     def restore(self, found: Checkpoint) -> None:
         """Continue from a checkpoint as if nothing had happened."""
@@ -274,13 +295,13 @@ class Trainer:
 
     def _finish(self) -> None:
         standing = self.standing
+        if self.crew.dev is not None and standing.evaluated_step != standing.step:
+            self._evaluate()
         if self.config.average > 1:
             self.save()
             self._average()
         elif self.crew.dev is None:
             self._write_model(self._chosen(), None)
-        if self.crew.dev is not None and standing.best_step != standing.step:
-            self._evaluate()
         standing.finished = True
         self.save()
         self.crew.run.write_text("README.md", model_card(self))
@@ -315,7 +336,7 @@ class Trainer:
         def note(number: int, _: Any) -> None:
             self.signal = number
 
-        before: dict[int, Any] = {}
+        before: dict[signal.Signals, Any] = {}
         try:
             for number in (signal.SIGINT, signal.SIGTERM):
                 before[number] = signal.signal(number, note)
@@ -324,5 +345,5 @@ class Trainer:
         try:
             yield
         finally:
-            for number, handler in before.items():
-                signal.signal(number, handler)
+            for which, handler in before.items():
+                signal.signal(which, handler)

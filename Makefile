@@ -1,0 +1,84 @@
+# GNU make and Python 3.11 or newer; everything is installed into .venv, nothing elsewhere.
+# A stamp file in .venv says what has been installed, so a second `make` reinstalls nothing.
+
+PYTHON ?= python3
+WORKERS ?= 2
+SACCADE_DATA ?= $(abspath $(wildcard ../shared/data))
+
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+NEEDS := pyproject.toml constraints.txt
+
+ifneq ($(strip $(SACCADE_DATA)),)
+export SACCADE_DATA
+endif
+
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test-env test test-all lint format bench picture clean
+
+help:
+	@echo "make demo      set up, train a small translator in about two minutes, show what it looks at"
+	@echo "make setup     only make .venv, with the saccade command in it"
+	@echo "make test      set up for tests; style, types, and all tests but the slow ones"
+	@echo "make test-all  the slow tests too"
+	@echo "make lint      style and types"
+	@echo "make format    put the style right"
+	@echo "make bench     measure saccade and its peers"
+	@echo "make picture   draw docs/attention.svg again"
+	@echo "make clean     remove .venv and what builds and tests left"
+
+setup: .venv/.setup
+test-env: .venv/.test
+
+demo: setup
+	$(BIN)/saccade demo
+
+test: lint
+	$(PYTEST) -n $(WORKERS) -m "not slow and not serial"
+	$(PYTEST) -m "serial and not slow"
+
+test-all: lint
+	$(PYTEST) -n $(WORKERS) -m "not serial"
+	$(PYTEST) -m "serial"
+
+lint: test-env
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --check --quiet .
+	$(BIN)/mypy --no-error-summary
+
+format: test-env
+	$(BIN)/ruff check --quiet --fix .
+	$(BIN)/ruff format --quiet .
+
+bench: .venv/.bench
+	$(BIN)/python benchmarks/run.py
+
+picture: setup
+	$(BIN)/python docs/make_picture.py
+
+clean:
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find src tests examples docs -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+		echo "saccade needs Python 3.11 or newer, and '$(PYTHON)' is not:" \
+		     "name one that is, such as 'make $(MAKECMDGOALS) PYTHON=python3.12'" >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	@touch $@
+
+.venv/.setup: .venv/.made $(NEEDS)
+	@echo "Installing saccade into .venv (torch is large: this takes a few minutes, once)"
+	$(PIP) -e .
+	@touch $@
+
+.venv/.test: .venv/.setup
+	@echo "Installing what the tests need into .venv"
+	$(PIP) -e '.[test]'
+	@touch $@
+
+.venv/.bench: .venv/.setup
+	@echo "Installing the peers to compare with into .venv"
+	$(PIP) -e '.[bench]'
+	@touch $@

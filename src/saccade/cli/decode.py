@@ -1,0 +1,73 @@
+"""The flags of decoding, shared by `predict` and `eval`; their defaults are DecodeOptions'."""
+
+import os
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from saccade.decoding.options import DecodeOptions
+    from saccade.training.model import Model
+    from saccade.training.pool import Alone, Pool, Work
+
+Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
+MANY = 200  # texts from which on starting workers takes less time than it saves
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class SearchFlags:
+    """How to search; unset means the default."""
+
+    beam: int | None = None
+    """Paths kept; 1 is greedy search. [default: 5]"""
+    choices: int | None = None
+    """Tokens each path considers; as many as paths when unset."""
+    length_penalty: float | None = None
+    """0 ignores length, 1 divides the score by it. [default: 1]"""
+    max_ratio: float | None = None
+    """The output may have so many times the tokens of the input ... [default: 2]"""
+    max_extra: int | None = None
+    """... and so many more. [default: 10]"""
+    min_length: int | None = None
+    """Tokens before the end."""
+    no_repeat_ngram: int | None = None
+    """No sequence of so many tokens twice."""
+
+    def options(self) -> "DecodeOptions":
+        """Only what was given: the rest is left to the one place of the defaults."""
+        from saccade.decoding.options import DecodeOptions
+
+        known = {field.name for field in fields(DecodeOptions)}
+        given = {field.name: getattr(self, field.name) for field in fields(self)}
+        return DecodeOptions(**{k: v for k, v in given.items() if k in known and v is not None})
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class EngineFlags:
+    """How to run the model."""
+
+    workers: int | None = None
+    """Processes of one thread; unset: one a core when there is much to do."""
+    precision: Literal["float32", "int8"] = "float32"
+    """int8 is faster and a little less exact."""
+    allow_code: Switch = False
+    """Run a model or task that is somebody's own file."""
+
+    def engine(self, model: "Model", work: "Work", texts: int) -> "Alone | Pool":
+        """This process for a few texts, workers for many; the answers are the same."""
+        from saccade.errors import InputError
+        from saccade.training.pool import Alone, Loading, Pool
+
+        if self.workers is not None and self.workers < 1:
+            raise InputError(f"--workers {self.workers}: at least 1")
+        workers = self.workers or (_cores() if texts > MANY else 1)
+        if workers == 1:
+            return Alone(model, work)
+        return Pool(model.run.path, work, workers, Loading(self.precision, self.allow_code))
+
+
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

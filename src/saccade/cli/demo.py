@@ -1,0 +1,151 @@
+"""saccade demo: the whole story on the built-in corpus, in about two minutes on two cores."""
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from saccade.cli.decode import EngineFlags, SearchFlags, Switch
+from saccade.cli.terminal import console, note
+from saccade.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from saccade.training.model import Model
+    from saccade.training.run import Run
+
+CORPUS = "builtin:french-english"
+MARK = ".saccade-demo"  # in a folder that a demo made and may replace
+AFTER_MINUTES = 0.3  # what scoring and drawing take
+QUICK_STEPS, QUICK_TESTS = 30, 16
+SHOWN = "Jane visite l'Afrique en septembre."
+TRANSLATED = (
+    SHOWN,
+    "L'animal n'a pas traversé la rue parce qu'il était trop fatigué.",
+    "L'animal n'a pas traversé la rue parce qu'elle était trop large.",
+    "la zone économique européenne",
+)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class DemoFlags:
+    """Where to, and how long."""
+
+    out: Path = Path("demo")
+    """Folder for the run and the pictures; what an earlier demo left there is replaced."""
+    minutes: float = 2.0
+    """For everything."""
+    quick: Annotated[Switch, Parameter(env_var="SACCADE_QUICK")] = False
+    """Only look whether it works: a few steps, a few sentences."""
+
+
+def demo(*, flags: DemoFlags = DemoFlags()) -> int | None:
+    """Train a French-English translator on the built-in corpus, score it, look inside it."""
+    from saccade.training.model import load
+    from saccade.training.trainer import Interrupted
+
+    page = console()
+    _make_room(flags.out)
+    page.print("[bold]saccade demo[/]: learning French → English from the built-in corpus")
+    page.print(f"[dim]{_plan(flags)}[/]\n")
+    try:
+        run = _trained(flags)
+    except Interrupted as stop:
+        note(f"{stop}; the demo starts anew with: saccade demo")
+        return stop.exit_code
+    model = load(run.path)
+    _score(page, model, quick=flags.quick)
+    _translate(page, model)
+    _look_inside(page, model, flags.out)
+    _say_next(page, run)
+    return None
+
+
+def _make_room(out: Path) -> None:
+    """A fresh folder; only a demo's own is ever emptied."""
+    if out.exists():
+        if not out.is_dir() or (any(out.iterdir()) and not (out / MARK).is_file()):
+            raise InputError(f"{out} is there and no demo made it; choose another --out")
+        shutil.rmtree(out)
+    out.mkdir(parents=True)
+    (out / MARK).touch()
+    (out / ".gitignore").write_text("*\n")
+
+
+def _plan(flags: DemoFlags) -> str:
+    if flags.quick:
+        return f"quick: {QUICK_STEPS} steps, just to see it work"
+    return f"40,000 sentence pairs, a Transformer, {flags.minutes:g} minutes on this machine"
+
+
+def _trained(flags: DemoFlags) -> "Run":
+    from saccade.cli import STARTED_AT
+    from saccade.cli.train import TrainFlags, train_with
+
+    chosen = TrainFlags(
+        out=flags.out / "run",
+        model="transformer",
+        preset="tiny",
+        train=[f"{CORPUS}/train"],
+        dev=None if flags.quick else [f"{CORPUS}/dev"],
+        steps=QUICK_STEPS if flags.quick else None,
+        minutes=None if flags.quick else max(0.1, flags.minutes - AFTER_MINUTES),
+        set=None if flags.quick else ["train.eval_every=400"],
+    )
+    (run,) = train_with(chosen, chosen.tables("translate"), [], started_at=STARTED_AT)
+    return run
+
+
+def _score(page: "Console", model: "Model", *, quick: bool) -> None:
+    from saccade.cli.evaluate import predict_all
+
+    sources, references = model.task.pairs([f"{CORPUS}/test"], note)
+    if quick:
+        sources, references = sources[:QUICK_TESTS], references[:QUICK_TESTS]
+    workers = EngineFlags(workers=1 if quick else None)
+    predictions = predict_all(model, sources, SearchFlags(beam=1 if quick else None), workers)
+    evaluation = model.task.score(sources, references, predictions)
+    model.run.write_evaluation("test", evaluation)
+    page.print(f"\n[bold]How good is it?[/] {len(sources):,} sentences of shapes it never saw:")
+    for metric in evaluation.metrics:
+        page.print(f"  {metric.name:5} [bold]{metric.value:5.1f}[/]  [dim]{metric.signature}[/]")
+
+
+def _translate(page: "Console", model: "Model") -> None:
+    from rich.markup import escape
+
+    page.print("\n[bold]What does it say?[/]")
+    found = model.predict(list(TRANSLATED))
+    for source, prediction in zip(TRANSLATED, found, strict=True):
+        page.print(f"  {source}")
+        page.print(f"  [blue]{escape(prediction.text)}[/]\n")
+
+
+def _look_inside(page: "Console", model: "Model", out: Path) -> None:
+    prediction = model(SHOWN)
+    words = model.words(SHOWN, prediction)
+    page.print("[bold]What did it look at?[/] Each English word (a row) and the French words:\n")
+    if not words.target:
+        page.print("  (nothing yet: it said nothing)")
+        return
+    for line in words.text(width=min(76, max(40, page.width - 2))).split("\n"):
+        page.print(f"  {line}", markup=False)
+    for suffix in ("png", "svg"):
+        words.save(out / f"alignment.{suffix}")
+    page.print(f"\n  as pictures: {out / 'alignment.png'}, {out / 'alignment.svg'}")
+
+
+def _say_next(page: "Console", run: "Run") -> None:
+    path = run.path
+    page.print("\n[bold]What next?[/]")
+    for command, does in (
+        (f'echo "Jane visite Paris." | saccade predict {path}', "translate your own"),
+        (f"saccade eval {path} --data {CORPUS}/test", "score it again"),
+        ("saccade train --help", "train on your own files"),
+        ("saccade models", "see what else there is"),
+    ):
+        page.print(f"  {command}  [dim]# {does}[/]")

@@ -1,0 +1,83 @@
+"""saccade models: what can be trained, from which paper, in which sizes."""
+
+import dataclasses
+import inspect
+import io
+import tokenize
+from typing import Any
+
+from saccade.cli.terminal import say
+from saccade.errors import InputError, nearest
+
+VOCABULARY = 8000  # for which sizes are stated
+
+
+def models(name: str | None = None, /) -> None:
+    """List the models, or show one: its presets with their sizes, its settings with defaults.
+
+    Parameters
+    ----------
+    name
+        A model, such as transformer.
+    """
+    from saccade.models import MODELS
+
+    if name is None:
+        for each, cls in MODELS.items():
+            does, sizes = ", ".join(cls.tasks), ", ".join(cls.PRESETS)
+            say(f"{each}: {cls.paper}. Tasks: {does}. Presets: {sizes}.")
+        return
+    if name not in MODELS:
+        raise InputError(f"unknown model {name!r}; {nearest(name, MODELS)}")
+    _show(name, MODELS[name])
+
+
+def _show(name: str, cls: Any) -> None:
+    say(f"{name}: {(inspect.getdoc(cls) or name).splitlines()[0]}")
+    say(f"paper: {cls.paper}")
+    say(f"tasks: {', '.join(cls.tasks)}")
+    say(f"\npresets (--preset; parameters with one vocabulary of {VOCABULARY:,}):")
+    for preset, tables in cls.PRESETS.items():
+        values = [f"{key}={v}" for table in tables.values() for key, v in table.items()]
+        mark = " (default)" if preset == cls.default_preset else ""
+        size = f"{parameters(cls, tables['model']) / 1e6:.1f} M"
+        say(f"  {preset}{mark}: {size}; {', '.join(values)}")
+    say("\nsettings (--set model.KEY=VALUE):")
+    notes = comments(cls.Config)
+    for field in dataclasses.fields(cls.Config):
+        if field.default is not dataclasses.MISSING:
+            note = f"  # {notes[field.name]}" if field.name in notes else ""
+            say(f"  {field.name} = {_toml(field.default)}{note}")
+
+
+def parameters(cls: Any, values: dict[str, Any]) -> int:
+    """Of the model with these settings; nothing is allocated."""
+    import torch
+
+    required = {
+        field.name: VOCABULARY
+        for field in dataclasses.fields(cls.Config)
+        if field.default is dataclasses.MISSING
+    }
+    with torch.device("meta"):
+        model = cls(cls.Config(**required, **values), joint=True)
+    return sum(parameter.numel() for parameter in model.parameters())
+
+
+def comments(config: type) -> dict[str, str]:
+    """The comment behind each field of a dataclass."""
+    found: dict[str, str] = {}
+    line_names: dict[int, str] = {}  # the first name of each line
+    for token in tokenize.generate_tokens(io.StringIO(inspect.getsource(config)).readline):
+        row = token.start[0]
+        if token.type == tokenize.NAME:
+            line_names.setdefault(row, token.string)
+        elif token.type == tokenize.COMMENT and row in line_names:
+            found[line_names[row]] = token.string.lstrip("# ")
+    return found
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f'"{value}"' if isinstance(value, str) else str(value)

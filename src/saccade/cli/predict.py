@@ -1,0 +1,211 @@
+"""saccade predict: one line of output for each line of input, in order."""
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TextIO
+
+from cyclopts import Parameter
+
+from saccade.cli.decode import EngineFlags, SearchFlags, Switch
+from saccade.cli.terminal import warn
+from saccade.errors import InputError
+
+if TYPE_CHECKING:
+    from saccade.training.model import Model
+    from saccade.training.pool import Work
+
+BLOCK = 1024  # lines read at a time
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class PredictFlags(SearchFlags):
+    """How to search or draw; unset means the default."""
+
+    nbest: int | None = None
+    """Print so many hypotheses a line, best first, as `line ||| text ||| score` (lines from 0)."""
+    sample: Switch = False
+    """Draw each token instead of searching for the most probable output."""
+    temperature: float | None = None
+    """Of --sample: below 1 bolder, above 1 more varied."""
+    top_k: int | None = None
+    """Of --sample: draw from the k most probable tokens."""
+    top_p: float | None = None
+    """Of --sample: draw from the most probable tokens that together have probability p."""
+    seed: int | None = None
+    """Of --sample: what the draws are a function of."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where lines come from and go to."""
+
+    input: str = "-"
+    """A file of lines, .gz too; - is standard input."""
+    output: Path | None = None
+    """A file, which appears whole when all is done; standard output when unset."""
+    alignments: Path | None = None
+    """Write what each word looked at, as Pharaoh lines (0-0 1-2); words are what spaces part."""
+    json: Switch = False
+    """One object a line: text, score, tokens and more."""
+    stream: Switch = False
+    """Print each text while it is being made, one path (no beam)."""
+    on_bad_utf8: Literal["stop", "replace"] = "stop"
+    """What to do with a line that is not UTF-8."""
+
+
+def predict(
+    run: Path,
+    /,
+    *,
+    places: Places = Places(),
+    decoding: PredictFlags = PredictFlags(),
+    engine: EngineFlags = EngineFlags(),
+) -> None:
+    r"""Predict with a run: exactly one line of output for each line of input, in order.
+
+    A newline inside a prediction appears as \n (--json and --stream keep it). An empty line gives
+    an empty line. A text that is too long is cut, and named on standard error.
+
+    Parameters
+    ----------
+    run
+        A folder that `saccade train` made.
+    """
+    from saccade.training.model import load
+    from saccade.training.pool import Work
+
+    options = decoding.options()
+    model = load(run, allow_code=engine.allow_code, precision=engine.precision)
+    if places.stream:
+        _refuse_with_stream(places, decoding)
+        with _written(places.output) as out:
+            _stream(model, places, decoding, out)
+        return
+    work = Work(options, alignment=places.alignments is not None)
+    links = nullcontext() if places.alignments is None else _written(places.alignments)
+    with _written(places.output) as out, links as aligned:
+        plain = _as_nbest if options.nbest > 1 else _as_line
+        show = _as_json if places.json else plain
+        for number, answer in enumerate(_answers(model, places, work, engine)):
+            if answer["truncated"]:
+                warn(f"{_named(places.input)}, line {number + 1}: too long, its end was cut off")
+            out.write(show(number, answer))
+            if aligned is not None:
+                aligned.write(answer["alignment"] + "\n")
+
+
+def _answers(
+    model: "Model", places: Places, work: "Work", flags: EngineFlags
+) -> Iterator[dict[str, Any]]:
+    """The answers in the order of the lines; only a few blocks are in memory at any time."""
+    from saccade.training.pool import jobs
+
+    blocks = _blocks(places)
+    first = next(blocks, None)
+    if first is None:
+        return
+    engine = flags.engine(model, work, len(first[1]))
+    done: dict[int, dict[str, Any]] = {}
+    shown = 0
+    try:
+        todo = (job for start, texts in chain([first], blocks) for job in jobs(texts, start))
+        for job, answers in engine.map(todo):  # a job holds texts of one length, not neighbours
+            done.update(zip(job.numbers, answers, strict=True))
+            while shown in done:
+                yield done.pop(shown)
+                shown += 1
+    finally:
+        engine.close()
+
+
+def _blocks(places: Places) -> Iterator[tuple[int, list[str]]]:
+    """Lines, some at a time, and the place of the first; one by one when somebody is typing."""
+    from saccade.data.readers import read_lines
+
+    counts: Counter[str] = Counter()
+    lines = read_lines(places.input, on_bad_utf8=places.on_bad_utf8, counts=counts)
+    typing = places.input == "-" and sys.stdin.isatty()
+    start, size = 0, 1 if typing else BLOCK
+    while texts := list(islice(lines, size)):
+        yield start, texts
+        start += len(texts)
+    if counts["bad_utf8"]:
+        warn(f"{_named(places.input)}: {counts['bad_utf8']:,} lines of invalid UTF-8 repaired")
+
+
+def _named(path: str) -> str:
+    return "standard input" if path == "-" else path
+
+
+def _as_line(_: int, answer: dict[str, Any]) -> str:
+    return _one_line(answer["text"])
+
+
+def _as_nbest(number: int, answer: dict[str, Any]) -> str:
+    """As Moses and its heirs print n-best lists, less the feature scores."""
+    every = [answer, *answer["alternatives"]]
+    return "".join(
+        f"{number} ||| {_one_line(each['text'])[:-1]} ||| {each['score']:.4f}\n" for each in every
+    )
+
+
+def _as_json(_: int, answer: dict[str, Any]) -> str:
+    return json.dumps(answer, ensure_ascii=False) + "\n"
+
+
+def _one_line(text: str) -> str:
+    return text.replace("\n", "\\n") + "\n"
+
+
+@contextmanager
+def _written(path: Path | None) -> Iterator[TextIO]:
+    """A file that appears whole at the end, or standard output."""
+    if path is None:
+        yield sys.stdout
+        return
+    fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with fresh.open("w", encoding="utf-8", newline="\n", errors="replace") as file:
+            yield file
+        fresh.replace(path)
+    except OSError as error:
+        if isinstance(error, BrokenPipeError):  # of standard output, beside this file
+            raise
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+    finally:
+        fresh.unlink(missing_ok=True)
+
+
+def _refuse_with_stream(places: Places, decoding: PredictFlags) -> None:
+    refused = {
+        "--beam": (decoding.beam or 1) > 1,
+        "--nbest": (decoding.nbest or 1) > 1,
+        "--choices": decoding.choices is not None,
+        "--json": places.json,
+        "--alignments": places.alignments is not None,
+    }
+    for flag, given in refused.items():
+        if given:
+            raise InputError(f"--stream prints one path as it grows: it does not go with {flag}")
+
+
+def _stream(model: "Model", places: Places, decoding: PredictFlags, out: TextIO) -> None:
+    import torch
+
+    torch.set_num_threads(1)
+    for start, texts in _blocks(places):
+        for number, text in enumerate(texts, start):
+            for piece in model.stream(text, decoding.options(), number):
+                out.write(piece)
+                out.flush()
+            out.write("\n")
+            out.flush()

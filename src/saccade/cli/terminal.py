@@ -1,0 +1,45 @@
+"""Where words go: a verb's answer to standard output, everything else to standard error."""
+
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+
+def say(text: str = "") -> None:
+    """A line of the answer."""
+    sys.stdout.write(text + "\n")
+
+
+def note(text: str) -> None:
+    """A line about the work: progress, a warning."""
+    sys.stdout.flush()
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def warn(text: str) -> None:
+    note(f"warning: {text}")
+
+
+def utf8_streams() -> None:
+    r"""UTF-8 and plain \n on standard output, whatever the system's settings."""
+    for stream in (sys.stdout, sys.stderr):
+        reconfigure = getattr(stream, "reconfigure", None)  # a test's stand-in has none
+        if reconfigure is not None:
+            reconfigure(encoding="utf-8", errors="replace", newline="\n")
+
+
+def close_quietly() -> None:
+    """The reader of a pipe went away: nothing more can be said, not even while ending."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+
+
+def console(*, error: bool = False) -> "Console":
+    """A rich console; colours only on a terminal, and never with NO_COLOR."""
+    from rich.console import Console
+
+    return Console(stderr=error, highlight=False, soft_wrap=True)

@@ -1,0 +1,209 @@
+"""saccade train: from files to a run."""
+
+import shlex
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+
+from saccade.cli.terminal import note, say
+from saccade.errors import InputError
+
+if TYPE_CHECKING:
+    from saccade.training.run import Run
+
+Files = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())]
+Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class TrainFlags:
+    """What `saccade train` takes; unset means that the file, the preset or the default decides."""
+
+    out: Path
+    """Folder of the run: config, weights, tokenizers, scores, checkpoints."""
+    train: Files = None
+    """Training data: two files of lines, or one .tsv, .jsonl or .parquet file; .gz too."""
+    dev: Files = None
+    """Data to choose the best weights by."""
+    model: str | None = None
+    """A name from `saccade models`, or your own file.py:Class."""
+    preset: str | None = None
+    """A size of the model, such as tiny; `saccade models NAME` lists them."""
+    config: Path | None = None
+    """A TOML file with [task], [model] and [train]."""
+    set: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None
+    """section.key=value, over the file; may be repeated."""
+    steps: int | None = None
+    """Stop after so many updates."""
+    minutes: float | None = None
+    """Stop after so much time, everything included; the schedule ends there."""
+    seed: int | None = None
+    """What all randomness is a function of."""
+    seeds: str | None = None
+    """Several seeds, such as 1,2,3: a run each in OUT/seed-N, with mean and spread."""
+    resume: Switch = False
+    """Continue what is in OUT, or start when nothing is there."""
+    init: str | None = None
+    """A run whose weights to start from."""
+    tokenizer: str | None = None
+    """bpe, unigram, words, characters, bytes; or a run or file to take it from."""
+    columns: str | None = None
+    """The two columns to use, such as source,target."""
+    processes: int | None = None
+    """Processes that share each batch."""
+    device: str | None = None
+    """auto, cpu, cuda or mps."""
+    compile: Switch = False
+    """Compile the model with torch.compile."""
+    on_bad_utf8: Literal["stop", "replace", "skip"] | None = None
+    """What to do with a line that is not UTF-8."""
+    tensorboard: Switch = False
+    """Write curves for TensorBoard into OUT/tensorboard."""
+    accept_changes: Switch = False
+    """Resume although the config or the data changed."""
+    allow_code: Switch = False
+    """Run a model or task that is your own file."""
+
+    def layer(self, task: str | None) -> dict[str, dict[str, Any]]:
+        """The last layer of the config: what was given as a flag."""
+        columns = None if self.columns is None else [c.strip() for c in self.columns.split(",")]
+        sections: dict[str, dict[str, Any]] = {
+            "task": {
+                "name": task,
+                "train": self.train,
+                "dev": self.dev,
+                "tokenizer": self.tokenizer,
+                "columns": columns,
+                "on_bad_utf8": self.on_bad_utf8,
+            },
+            "model": {"name": self.model, "preset": self.preset},
+            "train": {
+                "steps": self.steps,
+                "minutes": self.minutes,
+                "seed": self.seed,
+                "processes": self.processes,
+                "device": self.device,
+                "compile": self.compile or None,
+            },
+        }
+        return {
+            section: {key: value for key, value in values.items() if value is not None}
+            for section, values in sections.items()
+        }
+
+    def tables(self, task: str | None) -> dict[str, Any]:
+        """File, then --set, then flags; defaults and preset are filled in by `resolve`."""
+        from saccade.config import merge, override, read_toml
+
+        file = {} if self.config is None else read_toml(self.config)
+        named = {key: {"name": v} if isinstance(v, str) else v for key, v in file.items()}
+        config = merge(override(named, self.set or ()), self.layer(task))
+        _check_enough(config)
+        return config
+
+    def seed_list(self) -> list[int]:
+        """The seeds of --seeds; empty when it was not given."""
+        if self.seeds is None:
+            return []
+        if self.seed is not None:
+            raise InputError("--seed is for one run and --seeds for several: give one of them")
+        try:
+            found = [int(word) for word in self.seeds.split(",")]
+        except ValueError:
+            raise InputError(f"--seeds {self.seeds!r}: expected numbers such as 1,2,3") from None
+        if len(set(found)) < len(found):
+            raise InputError(f"--seeds {self.seeds!r}: each seed once")
+        return found
+
+
+def _check_enough(config: Mapping[str, Any]) -> None:
+    """The two things without which nothing can start, asked for in the words of the command."""
+    task = config.get("task", {})
+    if not isinstance(task, Mapping) or "name" not in task:
+        from saccade.tasks import TASKS
+
+        known = ", ".join(TASKS)
+        raise InputError(f"which task? Name it: saccade train TASK ... (known: {known})")
+    if "train" not in task:
+        raise InputError("no training data: give --train FILE FILE, or task.train in the config")
+
+
+def train(task: str | None = None, /, *, flags: TrainFlags) -> int | None:
+    """Train a model on your files; what comes out is a run, a folder that other verbs take.
+
+    Precedence: default < preset < --config file < --set < flag. Ctrl-C saves; --resume continues.
+
+    Parameters
+    ----------
+    task
+        A name from `saccade tasks`; may come from the config file.
+    """
+    from saccade.cli import STARTED_AT
+    from saccade.training.trainer import Interrupted
+
+    seeds = flags.seed_list()
+    try:
+        runs = train_with(flags, flags.tables(task), seeds, started_at=STARTED_AT)
+    except Interrupted as stop:
+        again = sys.argv[1:] if "--resume" in sys.argv else [*sys.argv[1:], "--resume"]
+        note(f"{stop}; everything is saved in {flags.out}. To continue:")
+        note(f"  saccade {shlex.join(again)}")
+        return stop.exit_code
+    for run in runs:
+        say(f"run: {run.path}")
+        for name, value in dev_scores(run).items():
+            say(f"dev {name}: {value:.2f}")
+    if seeds:
+        _say_spread(runs)
+    say(f"next: saccade eval {runs[0].path} --data FILES")
+    say(f"      saccade predict {runs[0].path} --input FILE")
+    return None
+
+
+def train_with(
+    flags: TrainFlags,
+    config: Mapping[str, Any],
+    seeds: list[int],
+    *,
+    started_at: float | None = None,
+    quiet: bool = False,
+) -> list["Run"]:
+    """Train what the tables say, once or once a seed, and show how it goes."""
+    from saccade.cli.progress import combine, progress, tensorboard
+    from saccade.training.start import Start, train_run, train_seeds
+
+    start = Start(
+        resume=flags.resume,
+        init=flags.init,
+        allow_code=flags.allow_code,
+        accept_changes=flags.accept_changes,
+        # Of several runs each has the whole budget.
+        started_at=None if seeds else started_at,
+    )
+    with ExitStack() as stack:
+        events = stack.enter_context(progress(quiet=quiet))
+        if flags.tensorboard:
+            events = combine(events, stack.enter_context(tensorboard(Path("tensorboard"))))
+        if seeds:
+            return train_seeds(config, flags.out, seeds, start, events)
+        return [train_run(config, flags.out, start, events)]
+
+
+def dev_scores(run: "Run") -> dict[str, float]:
+    """The dev metrics of the run's model; empty without a dev set."""
+    return {name: metric["value"] for name, metric in run.evaluation("dev")["metrics"].items()}
+
+
+def _say_spread(runs: list["Run"]) -> None:
+    from saccade.training.start import mean_and_spread
+
+    scores = [dev_scores(run) for run in runs]
+    for name in scores[0]:
+        mean, spread = mean_and_spread([each[name] for each in scores])
+        say(f"dev {name}: {mean:.2f} ± {spread:.2f} (mean and deviation of {len(runs)} seeds)")

@@ -1,0 +1,170 @@
+"""Batches by number of tokens, alike in length; their order is a function of (seed, epoch)."""
+
+from dataclasses import dataclass, fields
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from numpy.typing import NDArray
+from torch import Tensor
+
+from saccade.data.store import PairStore, Store
+from saccade.errors import InputError
+from saccade.randomness import numpy_generator
+
+Lengths = tuple[NDArray[np.int64], NDArray[np.int64]]  # tokens of each source, of each target
+Indices = NDArray[np.int64]
+
+WINDOW = 1 << 20  # examples that are sorted together: bounds the memory of a plan
+
+
+def plan_epoch(lengths: Lengths, batch_tokens: int, seed: int, epoch: int) -> list[Indices]:
+    """Every example once, in batches of at most `batch_tokens` padded positions on either side."""
+    windows = _windows(lengths)
+    return [
+        batch
+        for window in _window_order(len(windows), seed, epoch)
+        for batch in _plan_window(lengths, windows[window], batch_tokens, (seed, epoch, window))
+    ]
+
+
+def plan_eval(
+    lengths: Lengths, batch_tokens: int | None = None, rows: int | None = None
+) -> list[Indices]:
+    """Every example once, by length, the same batches each time: of so many tokens or rows."""
+    if (batch_tokens is None) == (rows is None):
+        raise ValueError("plan_eval needs one of batch_tokens and rows")
+    order = np.lexsort(lengths[::-1])
+    if rows is not None:
+        return np.split(order, range(rows, len(order), rows)) if len(order) else []
+    assert batch_tokens is not None
+    return np.split(order, _cuts(order, lengths, batch_tokens)) if len(order) else []
+
+
+def split(batch: Indices, pieces: int) -> list[Indices]:
+    """The rows dealt out in turn: they lie by length, so the pieces have equal work."""
+    return [batch[piece::pieces] for piece in range(pieces)]
+
+
+def _windows(lengths: Lengths) -> list[tuple[int, int]]:
+    """Equal stretches of the corpus of at most WINDOW examples: one for all but giant corpora."""
+    count = len(lengths[0])
+    pieces = -(-count // WINDOW)
+    borders = [count * piece // pieces for piece in range(pieces + 1)] if pieces else []
+    return list(pairwise(borders))
+
+
+def _window_order(windows: int, seed: int, epoch: int) -> list[int]:
+    return numpy_generator(seed, "windows", epoch).permutation(windows).tolist()
+
+
+def _plan_window(
+    lengths: Lengths, window: tuple[int, int], batch_tokens: int, place: tuple[int, int, int]
+) -> list[Indices]:
+    """Shuffle, sort by length (ties stay shuffled), cut, shuffle the batches.
+
+    By target first: a padded target position costs a decoder and a softmax, a source one less.
+    """
+    seed, epoch, number = place
+    draw = numpy_generator(seed, "order", epoch, number)
+    shuffled = draw.permutation(np.arange(*window))
+    source, target = (side[shuffled] for side in lengths)
+    # Sources rise within one target length and fall within the next: no jump between the two.
+    order = shuffled[np.lexsort((np.where(target % 2, -source, source), target))]
+    batches = np.split(order, _cuts(order, lengths, batch_tokens))
+    return [batches[i] for i in draw.permutation(len(batches))]
+
+
+def _cuts(order: Indices, lengths: Lengths, batch_tokens: int) -> list[int]:
+    """Where to cut `order` so that rows x longest, end token included, fits on both sides."""
+    cuts, first, widest = [], 0, 0
+    wider = np.maximum(lengths[0][order], lengths[1][order]) + 1
+    for place, width in enumerate(wider.tolist()):
+        widest = max(widest, width)
+        if place > first and (place - first + 1) * widest > batch_tokens:
+            cuts.append(place)
+            first, widest = place, width
+    return cuts
+
+
+class Order:
+    """The batch of any step, for ever: nothing is replayed to resume, one window is in memory."""
+
+    def __init__(self, lengths: Lengths, batch_tokens: int, seed: int):
+        if not len(lengths[0]):
+            raise InputError("no examples to make batches of")
+        self.lengths, self.batch_tokens, self.seed = lengths, batch_tokens, seed
+        self.windows = _windows(lengths)
+        # Where the cuts fall depends on lengths alone, so every epoch has as many batches.
+        self.counts = [len(self._plan(0, window)) for window in range(len(self.windows))]
+        self.cached: tuple[tuple[int, int], list[Indices]] = ((-1, -1), [])
+
+    def __len__(self) -> int:
+        """Batches in an epoch."""
+        return sum(self.counts)
+
+    def at(self, step: int) -> tuple[int, int, Indices]:
+        """The epoch, the number of the batch in it, and its examples, for a step from 0 on."""
+        epoch, index = divmod(step, len(self))
+        within = index
+        for window in _window_order(len(self.windows), self.seed, epoch):
+            if within < self.counts[window]:
+                break
+            within -= self.counts[window]
+        if self.cached[0] != (epoch, window):
+            self.cached = ((epoch, window), self._plan(epoch, window))
+        return epoch, index, self.cached[1][within]
+
+    def _plan(self, epoch: int, window: int) -> list[Indices]:
+        place = (self.seed, epoch, window)
+        return _plan_window(self.lengths, self.windows[window], self.batch_tokens, place)
+
+
+@dataclass(frozen=True, slots=True)
+class PairBatch:
+    """Padded pairs: a source ends with eos, a target is bos ... eos."""
+
+    source: Int[Tensor, "B S"]
+    source_lengths: Int[Tensor, " B"]  # with eos
+    target: Int[Tensor, "B T1"]  # T positions to predict, and bos
+    target_lengths: Int[Tensor, " B"]  # positions to predict: the tokens and eos
+    indices: Int[Tensor, " B"]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Positions to predict."""
+        return {"loss": int(self.target_lengths.sum())}
+
+    def to(self, device: torch.device) -> "PairBatch":
+        """The same on another device."""
+        return PairBatch(*(getattr(self, field.name).to(device) for field in fields(self)))
+
+
+def collate(store: PairStore, indices: Indices, pad: int, bos: int, eos: int) -> PairBatch:
+    """The examples of a batch as padded tensors."""
+    source, source_lengths = _fill(store.source, indices, pad, eos)
+    target, target_lengths = _fill(store.target, indices, pad, eos)
+    begin = np.full((len(indices), 1), bos)
+    return PairBatch(
+        source=torch.from_numpy(source),
+        source_lengths=torch.from_numpy(source_lengths),
+        target=torch.from_numpy(np.concatenate([begin, target], axis=1)),
+        target_lengths=torch.from_numpy(target_lengths),
+        indices=torch.from_numpy(np.array(indices, dtype=np.int64)),
+    )
+
+
+def _fill(
+    side: Store, indices: Indices, pad: int, eos: int
+) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Rows of tokens, eos and padding, with their lengths (eos counted)."""
+    starts = np.asarray(side.offsets[indices])[:, None]
+    lengths = np.asarray(side.offsets[indices + 1])[:, None] - starts
+    places = np.arange(int(lengths.max(initial=0)) + 1)
+    real = places < lengths
+    rows = np.full(real.shape, pad, dtype=np.int64)
+    rows[real] = side.tokens[(starts + places)[real]]
+    rows[places == lengths] = eos
+    return rows, lengths[:, 0] + 1

@@ -1,0 +1,231 @@
+"""Token ids of a parallel text on disk: built once, streaming, then mapped into memory.
+
+A store is a folder of plain arrays and a manifest. It appears whole or not at all, and it is
+rebuilt when the text, a tokenizer or the length limit changes.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.typing import NDArray
+
+from saccade.data.tokenizers import Tokenizer
+from saccade.errors import InputError
+
+VERSION = 1
+SIDES = ("source", "target")
+LINES = 4096  # encoded at a time, so memory does not grow with the corpus
+MANIFEST = "manifest.json"
+
+
+@dataclass(frozen=True, slots=True)
+class StoreReport:
+    """What became of the pairs that were read."""
+
+    pairs: int = 0
+    too_long: int = 0
+    empty: int = 0
+
+    def summary(self) -> str:
+        """One line for the terminal; empty when every pair was kept."""
+        said = {"longer than max_length": self.too_long, "without tokens": self.empty}
+        return ", ".join(f"{count:,} pairs {why} (dropped)" for why, count in said.items() if count)
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """One side: the ids of all examples in a row, and where each begins (one more at the end)."""
+
+    tokens: NDArray[Any]  # uint16, or uint32 for a vocabulary beyond 65,536
+    offsets: NDArray[np.int64]
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        return np.diff(self.offsets)
+
+
+@dataclass(frozen=True, slots=True)
+class PairStore:
+    """Two sides of the same length, mapped from a folder."""
+
+    source: Store
+    target: Store
+    report: StoreReport
+
+    def __len__(self) -> int:
+        return len(self.source.offsets) - 1
+
+    @property
+    def lengths(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Tokens of each source and each target, without begin and end."""
+        return self.source.lengths, self.target.lengths
+
+    def pair(self, i: int) -> tuple[NDArray[Any], NDArray[Any]]:
+        """The ids of one example, without begin and end."""
+        if not 0 <= i < len(self):
+            raise IndexError(f"example {i} of {len(self)}")
+        source, target = (
+            side.tokens[side.offsets[i] : side.offsets[i + 1]]
+            for side in (self.source, self.target)
+        )
+        return source, target
+
+
+def build_store(
+    folder: Path,
+    pairs: Iterable[tuple[str, str]],
+    source_tokenizer: Tokenizer,
+    target_tokenizer: Tokenizer,
+    fingerprint: str,
+    max_length: int | None = None,
+) -> PairStore:
+    """The store in `folder` when it holds just this, else a new one in its place."""
+    tokenizers = (source_tokenizer, target_tokenizer)
+    identity = _identity(fingerprint, tokenizers, max_length)
+    found = open_store(folder, identity)
+    if found is not None:
+        return found
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(folder)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        report = _write(temporary, pairs, tokenizers, max_length)
+        sizes = {path.name: path.stat().st_size for path in sorted(temporary.iterdir())}
+        dtypes = [_dtype(tokenizer) for tokenizer in tokenizers]
+        manifest = {"identity": identity, "sizes": sizes, "dtypes": dtypes, **asdict(report)}
+        with (temporary / MANIFEST).open("wb") as file:
+            file.write(json.dumps(manifest).encode())
+            _settle(file)
+        _move(temporary, folder, identity)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    made = open_store(folder, identity)
+    assert made is not None, folder
+    return made
+
+
+def open_store(folder: Path, identity: str | None = None) -> PairStore | None:
+    """The store in a folder, or None when it is absent, damaged or (if told) of another text."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        report = StoreReport(**{name: manifest[name] for name in StoreReport.__dataclass_fields__})
+        sizes = {name: (folder / name).stat().st_size for name in manifest["sizes"]}
+        same = identity is None or manifest["identity"] == identity
+        if not same or manifest["sizes"] != sizes:
+            return None
+        source, target = (
+            Store(_map(folder, side, "tokens", dtype), _map(folder, side, "offsets", "<i8"))
+            for side, dtype in zip(SIDES, manifest["dtypes"], strict=True)
+        )
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+    return PairStore(source, target, report)
+
+
+def _identity(fingerprint: str, tokenizers: Sequence[Tokenizer], max_length: int | None) -> str:
+    """What a store depends on, as one hash."""
+    parts = [VERSION, fingerprint, max_length, *(each.inner.to_str() for each in tokenizers)]
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+
+def _dtype(tokenizer: Tokenizer) -> str:
+    return "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
+
+
+def _map(folder: Path, side: str, name: str, dtype: str) -> NDArray[Any]:
+    return np.memmap(folder / f"{side}.{name}", dtype=dtype, mode="r")
+
+
+def _write(
+    folder: Path,
+    pairs: Iterable[tuple[str, str]],
+    tokenizers: Sequence[Tokenizer],
+    max_length: int | None,
+) -> StoreReport:
+    """Encode the pairs some thousand at a time and append them to the files of both sides."""
+    kept = too_long = empty = 0
+    with ExitStack() as stack:
+        columns = [_Column(stack, folder, *each) for each in zip(SIDES, tokenizers, strict=True)]
+        for chunk in _chunked(pairs):
+            rows = [
+                column.encode(texts)
+                for column, texts in zip(columns, zip(*chunk, strict=True), strict=True)
+            ]
+            lengths = np.array([[len(row) for row in side] for side in rows])
+            void = lengths.min(axis=0) == 0
+            long = ~void & (lengths.max(axis=0) > (max_length or np.inf))
+            keep = np.flatnonzero(~(void | long))
+            for column, side, length in zip(columns, rows, lengths, strict=True):
+                column.append([side[i] for i in keep], length[keep])
+            kept, too_long, empty = kept + len(keep), too_long + long.sum(), empty + void.sum()
+        for column in columns:
+            column.settle()
+    report = StoreReport(kept, int(too_long), int(empty))
+    if not kept:
+        why = report.summary() or "there was none"
+        raise InputError(f"no pair is left to train on: {why} (task.max_length = {max_length})")
+    return report
+
+
+def _chunked(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    pairs = iter(pairs)
+    while chunk := list(islice(pairs, LINES)):
+        yield chunk
+
+
+class _Column:
+    """The files of one side while they grow."""
+
+    def __init__(self, stack: ExitStack, folder: Path, side: str, tokenizer: Tokenizer):
+        self.encode = tokenizer.encode_batch
+        self.dtype = _dtype(tokenizer)
+        self.tokens = stack.enter_context((folder / f"{side}.tokens").open("wb"))
+        self.offsets = stack.enter_context((folder / f"{side}.offsets").open("wb"))
+        self.end = 0
+        self.offsets.write(np.zeros(1, "<i8").tobytes())
+
+    def append(self, rows: Sequence[Sequence[int]], lengths: NDArray[np.int64]) -> None:
+        ids = np.fromiter(chain.from_iterable(rows), self.dtype, count=int(lengths.sum()))
+        self.tokens.write(ids.tobytes())
+        self.offsets.write((self.end + np.cumsum(lengths)).astype("<i8").tobytes())
+        self.end += len(ids)
+
+    def settle(self) -> None:
+        _settle(self.tokens)
+        _settle(self.offsets)
+
+
+def _settle(file: BinaryIO) -> None:
+    """On the disk, not on its way there."""
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _move(temporary: Path, folder: Path, identity: str) -> None:
+    """Put the new store in place of what is there; another process may just have done the same."""
+    try:
+        if folder.exists():
+            shutil.rmtree(folder)
+        temporary.rename(folder)
+    except OSError:
+        if open_store(folder, identity) is None:
+            raise
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what builds that were killed over a day ago left behind."""
+    for left in folder.parent.glob(f".{folder.name}-*"):
+        with suppress(OSError):
+            if time.time() - left.stat().st_mtime > 24 * 3600:
+                shutil.rmtree(left)

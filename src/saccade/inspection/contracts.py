@@ -1,0 +1,301 @@
+"""The promises of a score, a decoder model and a task, each a function that says what is broken.
+
+`saccade check FILE.py:Class` runs them on a user's class, the tests on every entry of the tables.
+Tiny sizes and double precision: what differs here differs by mistake, not by rounding.
+"""
+
+import copy
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from saccade.blocks.masks import masked_softmax
+from saccade.blocks.sequences import Padded
+from saccade.blocks.state import State
+from saccade.errors import InputError
+
+Check = Callable[[Any], None]  # of a class; raises AssertionError
+
+CLOSE = 1e-9
+WIDTH = 8
+VOCABULARY = 11
+
+
+def near(found: Tensor, wanted: Tensor, message: str) -> None:
+    """Equal but for rounding, -inf included."""
+    shapes = (tuple(found.shape), tuple(wanted.shape))
+    assert shapes[0] == shapes[1], f"{message}: shape {shapes[0]} is not {shapes[1]}"
+    same = torch.allclose(found, wanted, rtol=0, atol=CLOSE, equal_nan=False)
+    assert same, f"{message}: they differ by up to {(found - wanted).abs().max():.2g}"
+
+
+def _random(*shape: int, seed: int = 1) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+
+# --- a score -----------------------------------------------------------------------------------
+
+
+def _score(cls: Any) -> Any:
+    torch.manual_seed(1)
+    return cls(WIDTH, WIDTH).double().eval()
+
+
+def prepares_each_position_alone(cls: Any) -> None:
+    """`prepare` of two halves, joined, is `prepare` of the whole: keys can be cached."""
+    score, memory = _score(cls), _random(2, 6, WIDTH)
+    halves = torch.cat([score.prepare(memory[:, :4]), score.prepare(memory[:, 4:])], dim=1)
+    near(halves, score.prepare(memory), "prepare mixes positions; let it act on each alone")
+
+
+def scores_every_pair(cls: Any) -> None:
+    """A logit for each query and key, whatever axes stand in front."""
+    score = _score(cls)
+    query, memory = _random(2, 3, 5, WIDTH), _random(2, 3, 6, WIDTH, seed=2)
+    logits = score(query, score.prepare(memory))
+    assert logits.shape == (2, 3, 5, 6), (
+        f"queries (2, 3, 5, {WIDTH}) and keys of 6 positions must give logits (2, 3, 5, 6), "
+        f"not {tuple(logits.shape)}"
+    )
+    alone = score(query[0, 0], score.prepare(memory[0, 0]))
+    near(logits[0, 0], alone, "a row of a batch is not what it is alone")
+
+
+def gives_a_distribution(cls: Any) -> None:
+    """Masked and normalised: sums to one, zero where masked, all zeros where nothing is allowed."""
+    score = _score(cls)
+    logits = score(_random(2, 3, WIDTH), score.prepare(_random(2, 6, WIDTH, seed=2)))
+    mask = torch.ones(2, 3, 6, dtype=torch.bool)
+    mask[:, :, 4:] = False
+    mask[1, 2] = False
+    weights = masked_softmax(logits, mask)
+    assert (weights >= 0).all(), "weights are negative or not numbers"
+    assert (weights[~mask] == 0).all(), "a masked position got weight"
+    sums = weights.sum(-1)
+    expected = torch.ones_like(sums)
+    expected[1, 2] = 0
+    near(sums, expected, "weights do not sum to one (or zero where nothing may be looked at)")
+
+
+def ignores_the_order_of_keys(cls: Any) -> None:
+    """Keys in another order give the same logits in that order, unless `depends_on_position`."""
+    score, query, memory = _score(cls), _random(2, 3, WIDTH), _random(2, 6, WIDTH, seed=2)
+    if getattr(score, "depends_on_position", False):
+        return
+    order = torch.tensor([3, 0, 5, 1, 4, 2])
+    near(
+        score(query, score.prepare(memory[:, order])),
+        score(query, score.prepare(memory))[..., order],
+        "the order of the keys changes logits; if that is meant, set depends_on_position = True",
+    )
+
+
+def has_finite_gradients(cls: Any) -> None:
+    """No NaN in a gradient, not even for vectors of zeros or equal ones."""
+    score = _score(cls)
+    query, memory = _random(2, 3, WIDTH), _random(2, 6, WIDTH, seed=2)
+    query[0, 0], memory[0, 0] = 0.0, 0.0
+    memory[1, 1] = query[1, 1]
+    query.requires_grad_()
+    memory.requires_grad_()
+    logits = score(query, score.prepare(memory))
+    # Finite alone: a score may say -inf where it never looks.
+    masked_softmax(logits, torch.isfinite(logits)).square().sum().backward()
+    named = {"query": query, "memory": memory, **dict(score.named_parameters())}
+    for name, tensor in named.items():
+        if tensor.grad is not None:
+            assert torch.isfinite(tensor.grad).all(), f"the gradient of {name} is not finite"
+
+
+SCORE_CHECKS: dict[str, Check] = {
+    "a logit for each query and key": scores_every_pair,
+    "keys can be cached": prepares_each_position_alone,
+    "weights are a distribution": gives_a_distribution,
+    "the order of keys does not matter": ignores_the_order_of_keys,
+    "gradients are finite": has_finite_gradients,
+}
+
+
+# --- a model of translate -----------------------------------------------------------------------
+
+
+def tiny_model(cls: Any) -> Any:
+    """The model as small as its settings go, in double precision, not in training."""
+    fields = {field.name: field for field in dataclasses.fields(cls.Config)}
+    wanted = {"dim": 16, "layers": 2, "heads": 2, "ffn_dim": 32, "dropout": 0.1}
+    sizes = {name: value for name, value in wanted.items() if name in fields}
+    sizes |= {name: VOCABULARY for name in fields if name.endswith("vocab_size")}
+    torch.manual_seed(1)
+    return cls(cls.Config(**sizes), joint=True).double().eval()
+
+
+def _sources() -> Padded:
+    tokens = torch.tensor([[4, 5, 6, 7, 2], [8, 9, 2, 0, 0], [10, 4, 4, 2, 0]])
+    return Padded(tokens, torch.tensor([5, 3, 4]))
+
+
+def _targets() -> Tensor:
+    return torch.tensor([[1, 5, 6, 7], [1, 9, 8, 4], [1, 10, 4, 6]])
+
+
+@torch.no_grad()
+def sees_no_future(cls: Any) -> None:
+    """What comes later in the target changes nothing before it, not one bit."""
+    model, target = tiny_model(cls), _targets()
+    changed = target.clone()
+    changed[:, 2:] = torch.tensor([10, 5])
+    before, after = model(_sources(), target)[:, :2], model(_sources(), changed)[:, :2]
+    assert torch.equal(before, after), "a later target token changed an earlier position"
+    late = model(_sources(), changed)[:, 2:]
+    assert not torch.equal(model(_sources(), target)[:, 2:], late), "the target is not read at all"
+
+
+@torch.no_grad()
+def ignores_padding(cls: Any) -> None:
+    """More padding, or other tokens in it, changes nothing; alone is as in a batch."""
+    model, source, target = tiny_model(cls), _sources(), _targets()
+    wanted = model(source, target)
+    wider = nn.functional.pad(source.tokens, (0, 3), value=0)
+    near(model(Padded(wider, source.lengths), target), wanted, "more padding changed the result")
+    filled = source.tokens.clone()
+    filled[1, 3:] = 7
+    near(model(Padded(filled, source.lengths), target), wanted, "what lies in the padding was read")
+    alone = model(Padded(source.tokens[1:2, :3], source.lengths[1:2]), target[1:2])
+    near(alone, wanted[1:2], "a sentence alone is not what it is in a batch")
+
+
+@torch.no_grad()
+def steps_as_at_once(cls: Any) -> None:
+    """Token by token gives the logits of reading the whole target at once; a prefix too."""
+    model, source, target = tiny_model(cls), _sources(), _targets()
+    wanted = model.logits(model(source, target))
+    state = model.start(source)
+    assert isinstance(state, State), "the state needs `rows`, `select(rows)` and `join(other)`"
+    for place in range(target.shape[1]):
+        logits, state = model.step(target[:, place], state)
+        near(logits, wanted[:, place], f"step {place} is not what reading at once gives")
+    state = model.start(source, prefix=target[:, :2].tolist())
+    logits, _ = model.step(target[:, 2], state)
+    near(logits, wanted[:, 2], "after a prefix the next step is another")
+
+
+def _stepped(model: Any, source: Padded, tokens: Tensor) -> Any:
+    state = model.start(source)
+    for place in range(tokens.shape[1]):
+        _, state = model.step(tokens[:, place], state)
+    return state
+
+
+@torch.no_grad()
+def selects_rows(cls: Any) -> None:
+    """Chosen rows, also repeated and reordered, go on as if computed alone; the old state stays."""
+    model, source, target = tiny_model(cls), _sources(), _targets()
+    state = _stepped(model, source, target[:, :2])
+    wanted, _ = model.step(target[:, 2], state)
+    rows = torch.tensor([2, 0, 0])
+    chosen = state.select(rows)
+    assert chosen.rows == 3, f"after select of 3 rows the state has {chosen.rows}"
+    found, _ = model.step(target[rows, 2], chosen)
+    near(found, wanted[rows], "select does not keep what the rows had read")
+    again, _ = model.step(target[:, 2], state)
+    near(again, wanted, "stepping a selected state changed the state it came from")
+
+
+@torch.no_grad()
+def joins_rows(cls: Any) -> None:
+    """Rows of different age and source length, joined, step as they do apart."""
+    model, source, target = tiny_model(cls), _sources(), _targets()
+    older = _stepped(model, source, target[:, :3])
+    young = Padded(torch.tensor([[6, 2]]), torch.tensor([2]))
+    younger = _stepped(model, young, torch.tensor([[1]]))
+    token = torch.tensor([4, 5, 6, 7])
+    both, _ = model.step(token, older.join(younger))
+    apart = torch.cat([model.step(token[:3], older)[0], model.step(token[3:], younger)[0]])
+    near(both, apart, "joined rows do not step as they do apart")
+
+
+@torch.no_grad()
+def survives_saving(cls: Any) -> None:
+    """Its parameters and buffers are all there is: another of its kind with them is the same."""
+    model, source, target = tiny_model(cls), _sources(), _targets()
+    torch.manual_seed(2)
+    other = copy.deepcopy(model)
+    for tensor in other.parameters():
+        tensor.uniform_(-1, 1)
+    other.load_state_dict(model.state_dict())
+    near(other(source, target), model(source, target), "the weights do not hold all of the model")
+
+
+def learns(cls: Any) -> None:
+    """Every parameter gets a finite gradient."""
+    model, source, target = tiny_model(cls), _sources(), _targets()
+    model.logits(model(source, target)).log_softmax(-1)[..., 5].sum().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None, f"{name} gets no gradient: is it used?"
+        assert torch.isfinite(parameter.grad).all(), f"the gradient of {name} is not finite"
+
+
+MODEL_CHECKS: dict[str, Check] = {
+    "no future is seen": sees_no_future,
+    "padding changes nothing": ignores_padding,
+    "step by step is as at once": steps_as_at_once,
+    "select keeps rows": selects_rows,
+    "join puts rows together": joins_rows,
+    "weights hold all of it": survives_saving,
+    "every parameter learns": learns,
+}
+
+
+# --- a task ---------------------------------------------------------------------------------------
+
+
+def has_methods(cls: Any) -> None:
+    """All that the trainer and the commands call."""
+    wanted = (
+        "prepare", "load", "fingerprints", "model_fields", "build", "store", "order", "collate",
+        "objective", "predict", "predict_dev", "pairs", "score",
+    )  # fmt: skip
+    missing = [name for name in wanted if not callable(getattr(cls, name, None))]
+    assert not missing, f"it lacks {', '.join(missing)}"
+
+
+def has_a_config(cls: Any) -> None:
+    """`Config` is a dataclass with `train` and `dev`; `model_field_names` comes from the data."""
+    assert dataclasses.is_dataclass(getattr(cls, "Config", None)), "Config must be a dataclass"
+    names = {field.name for field in dataclasses.fields(cls.Config)}
+    assert {"train", "dev"} <= names, "Config needs the fields train and dev"
+    assert isinstance(getattr(cls, "model_field_names", None), tuple), (
+        "model_field_names must be a tuple of the model's fields that come from the data"
+    )
+
+
+TASK_CHECKS: dict[str, Check] = {
+    "the trainer's methods are there": has_methods,
+    "it has a config": has_a_config,
+}
+
+
+# --- which is which -------------------------------------------------------------------------------
+
+
+def checks_for(cls: Any) -> tuple[str, Mapping[str, Check]]:
+    """What a class is, by what it has: a score, a model or a task, and the checks of that kind."""
+    kinds: dict[str, tuple[tuple[str, ...], Mapping[str, Check]]] = {
+        "model": (("start", "step", "Config"), MODEL_CHECKS),
+        "score": (("prepare", "forward"), SCORE_CHECKS),
+        "task": (("prepare", "Config"), TASK_CHECKS),
+    }
+    if not inspect.isclass(cls):
+        raise InputError(f"{cls!r} is not a class")
+    for kind, (methods, checks) in kinds.items():
+        if all(hasattr(cls, name) for name in methods):
+            return kind, checks
+    raise InputError(
+        f"{cls.__name__} is neither a model (start, step, Config) nor a score (prepare, forward) "
+        "nor a task (prepare, Config)"
+    )

@@ -1,0 +1,49 @@
+"""From what each token looked at to what each word looked at."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from saccade.data.tokenizers import Tokenizer
+from saccade.errors import InputError
+from saccade.inspection.alignment import AttentionMap, Link, Span, word_weights
+from saccade.tasks.task import Prediction
+
+WORD = re.compile(r"\S+")
+
+
+def word_map(task: Any, text: str, prediction: Prediction) -> AttentionMap:
+    """The attention of a prediction between words, as spaces part them (so counts Pharaoh)."""
+    attention = prediction.attention
+    if attention is None:
+        raise InputError("the prediction was made without recording attention")
+    read = text.lower() if task.config.lowercase else text
+    pieces = task.source.spans(read)[: len(attention.source)]
+    pieces += [(0, 0)] * (len(attention.source) - len(pieces))  # the end, which lies in no word
+    words = [found.span() for found in WORD.finditer(read)]
+    said = [found.span() for found in WORD.finditer(prediction.text)]
+    spans = (pieces, token_spans(task.target, prediction.ids), words, said)
+    weights = {
+        layer: word_weights(attention.average(layer), *spans)[None] for layer in attention.weights
+    }
+    return AttentionMap(
+        weights,
+        [text[start:end] for start, end in words],
+        [prediction.text[start:end] for start, end in said],
+    )
+
+
+def word_links(words: AttentionMap) -> list[Link]:
+    """Each word of the prediction with the source word it looks at most."""
+    if not words.source or not words.target:
+        return []
+    best, source = words.average().max(dim=1)
+    pairs = zip(source.tolist(), best.tolist(), strict=True)
+    return [(s, t) for t, (s, weight) in enumerate(pairs) if weight > 0]
+
+
+def token_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Span]:
+    """The characters each id gave to the decoded text (a model may cut otherwise than `encode`)."""
+    ends = [len(tokenizer.decode(ids[: count + 1])) for count in range(len(ids))]
+    starts = [0, *ends[:-1]]
+    return [(min(start, end), end) for start, end in zip(starts, ends, strict=True)]

@@ -1,0 +1,221 @@
+"""Predict with one-thread processes, each holding the model: the same answers with any number.
+
+What is predicted together (a job) does not depend on the number of workers, so neither do the
+bits. A worker is `python -m saccade.training.pool`: a line of JSON in, a line of JSON out.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import torch
+
+import saccade
+from saccade.decoding.options import DecodeOptions
+from saccade.errors import InputError, TrainingError
+from saccade.inspection.alignment import pharaoh
+from saccade.tasks.task import Prediction
+from saccade.tasks.words import word_links
+from saccade.training.model import Model, Precision, load
+from saccade.training.team import follow_parent
+
+Answer = dict[str, Any]  # a prediction as `predict --json` prints it
+JOB = 64  # texts predicted together
+AHEAD = 2  # jobs a worker may have waiting
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What to do with every text."""
+
+    options: DecodeOptions
+    alignment: bool = False  # links between words besides
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Texts of similar length, with their places among all."""
+
+    texts: list[str]
+    numbers: list[int]
+
+
+def jobs(texts: Sequence[str], first: int = 0) -> list[Job]:
+    """Texts sorted by length and dealt out; `first` is the place of the first."""
+    order = sorted(range(len(texts)), key=lambda place: (-len(texts[place]), place))
+    parts = [order[start : start + JOB] for start in range(0, len(order), JOB)]
+    return [Job([texts[at] for at in part], [first + at for at in part]) for part in parts]
+
+
+def answers(model: Model, work: Work, job: Job) -> list[Answer]:
+    """What a worker does with a job."""
+    found = model.predict(job.texts, work.options, attention=work.alignment, numbers=job.numbers)
+    pairs = zip(job.texts, found, strict=True)
+    return [_answer(model, work, text, prediction) for text, prediction in pairs]
+
+
+def _answer(model: Model, work: Work, text: str, prediction: Prediction) -> Answer:
+    answer = _plain(prediction)
+    if work.options.nbest > 1:
+        answer["alternatives"] = [_plain(other) for other in prediction.alternatives]
+    if work.alignment:
+        seen = prediction.attention is not None
+        answer["alignment"] = pharaoh(word_links(model.words(text, prediction))) if seen else ""
+    return answer
+
+
+def _plain(prediction: Prediction) -> Answer:
+    return {
+        "text": prediction.text,
+        "score": prediction.score,
+        "tokens": prediction.tokens,
+        "token_scores": prediction.token_scores,
+        "truncated": prediction.truncated,
+    }
+
+
+class Alone:
+    """The work done in this process, by one thread."""
+
+    def __init__(self, model: Model, work: Work):
+        self.model, self.work = model, work
+        torch.set_num_threads(1)
+
+    def map(self, todo: Iterable[Job]) -> Iterator[tuple[Job, list[Answer]]]:
+        return ((job, answers(self.model, self.work, job)) for job in todo)
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+class Pool:
+    """The work dealt out to processes; answers come back in order."""
+
+    def __init__(self, run: Path, work: Work, workers: int, settings: "Loading"):
+        first = {"options": dataclasses.asdict(work.options), "alignment": work.alignment}
+        command = [sys.executable, "-m", "saccade.training.pool", str(run), settings.precision]
+        command.append("1" if settings.allow_code else "0")
+        self.members = [_Worker(command, first, number) for number in range(1, workers + 1)]
+        self.idle: SimpleQueue[_Worker] = SimpleQueue()
+        for member in self.members:
+            self.idle.put(member)
+        self.threads = ThreadPoolExecutor(workers)  # they only wait for lines
+
+    def map(self, todo: Iterable[Job]) -> Iterator[tuple[Job, list[Answer]]]:
+        """Each job with its answers, in order; no more jobs are taken than there is work for."""
+        running: deque[tuple[Job, Future[list[Answer]]]] = deque()
+        for job in todo:
+            running.append((job, self.threads.submit(self._ask, job)))
+            if len(running) >= AHEAD * len(self.members):
+                yield _ended(running)
+        while running:
+            yield _ended(running)
+
+    def _ask(self, job: Job) -> list[Answer]:
+        member = self.idle.get()
+        try:
+            return member.ask(job)
+        finally:
+            self.idle.put(member)
+
+    def close(self) -> None:
+        for member in self.members:
+            member.end()
+        self.threads.shutdown(cancel_futures=True)
+
+
+def _ended(running: "deque[tuple[Job, Future[list[Answer]]]]") -> tuple[Job, list[Answer]]:
+    job, future = running.popleft()
+    return job, future.result()
+
+
+@dataclass(frozen=True, slots=True)
+class Loading:
+    """How to load the run."""
+
+    precision: Precision = "float32"
+    allow_code: bool = False
+
+
+class _Worker:
+    """One process, asked line by line."""
+
+    def __init__(self, command: list[str], first: dict[str, Any], number: int):
+        source = str(Path(saccade.__file__).parents[1])
+        path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
+        one = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+        self.number, self.first = number, first
+        self.process = subprocess.Popen(  # noqa: S603  our own interpreter and module
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**os.environ, **one, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
+            text=True,
+            encoding="utf-8",
+        )
+
+    def ask(self, job: Job) -> list[Answer]:
+        process, line = self.process, ""
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            if self.first:
+                process.stdin.write(json.dumps(self.first) + "\n")
+                self.first = {}
+            process.stdin.write(json.dumps(dataclasses.asdict(job)) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        if not line.endswith("\n"):
+            code = process.wait()
+            raise TrainingError(
+                f"prediction worker {self.number} ended with code {code}; is there enough memory "
+                "for so many? Try --workers 1"
+            )
+        answer = json.loads(line)
+        if "error" in answer:
+            raise InputError(answer["error"])
+        found: list[Answer] = answer["answers"]
+        return found
+
+    def end(self) -> None:
+        """Whatever it does: it holds nothing that has to be kept."""
+        self.process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+
+def main(run: str, precision: Precision, allow_code: str) -> None:
+    """Answer until standard input ends."""
+    follow_parent()
+    torch.set_num_threads(1)
+    lines = iter(sys.stdin.buffer)
+    first = json.loads(next(lines))
+    work = Work(DecodeOptions(**first["options"]), first["alignment"])
+    model: Model | None = None
+    for line in lines:
+        reply: dict[str, Any]
+        try:
+            model = model or load(run, precision=precision, allow_code=allow_code == "1")
+            reply = {"answers": answers(model, work, Job(**json.loads(line)))}
+        except InputError as error:
+            reply = {"error": str(error)}
+        sys.stdout.write(json.dumps(reply) + "\n")
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    run_folder, how, code = sys.argv[1:]
+    main(run_folder, "int8" if how == "int8" else "float32", code)

@@ -1,0 +1,124 @@
+"""Every mistake: one clear message, exit code 2, no answer, nothing half-written."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.conftest import Said, train_arguments
+
+Saccade = Callable[..., Said]
+
+
+def refused(said: Said, *fragments: str) -> None:
+    assert said.code == 2, said.err
+    assert said.out == ""
+    assert said.err.startswith("error: ")
+    assert "Traceback" not in said.err
+    for fragment in fragments:
+        assert fragment in said.err
+
+
+BAD_DATA = {
+    "fewer lines": (b"one\ntwo\n", ["bad.en has 2 lines", "60 lines"]),
+    "empty": (b"", ["bad.en has 0 lines"]),
+    "invalid UTF-8": (b"fine\nnot \xff fine\n", ["bad.en, line 2", "0xff", "--on-bad-utf8"]),
+    "UTF-16": ("one\ntwo\n".encode("utf-16"), ["bad.en", "UTF-16", "iconv"]),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_DATA)
+def test_bad_data(saccade: Saccade, corpus: Path, tmp_path: Path, kind: str) -> None:
+    data, fragments = BAD_DATA[kind]
+    bad, out = tmp_path / "bad.en", tmp_path / "deep" / "run"
+    bad.write_bytes(data)
+    files = ["--train", bad, corpus / "train.de"]
+    refused(saccade("train", "translate", *files, "--out", out), *fragments)
+    assert not out.exists()
+
+
+def test_two_empty_files(saccade: Saccade, tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    (tmp_path / "b").touch()
+    files = ["--train", tmp_path / "a", tmp_path / "b"]
+    said = saccade("train", "translate", *files, "--out", tmp_path / "run")
+    refused(said, str(tmp_path / "a"), "no pair")
+    assert not (tmp_path / "run").exists()
+
+
+BAD_CALLS = {
+    "missing file": (["--train", "no-such-file", "also-not"], ["no-such-file", "no such file"]),
+    "unknown model": (["--model", "transfomer"], ["did you mean 'transformer'?"]),
+    "unknown key": (["--set", "train.peak_rat=1"], ["train.peak_rat", "did you mean 'peak_rate'?"]),
+    "unknown section": (["--set", "tain.steps=1"], ["[tain]", "did you mean 'train'?"]),
+    "unknown preset": (["--preset", "tini"], ["did you mean 'tiny'?"]),
+    "wrong type": (["--set", "train.seed=one"], ["train.seed", "an integer"]),
+    "wrong value": (["--steps", "0"], ["steps is 0"]),
+    "unknown flag": (["--modle", "x"], ["--modle", "--model"]),
+    "not a number": (["--steps", "many"], ["--steps", "many"]),
+    "no config file": (["--config", "no.toml"], ["no.toml"]),
+    "both seeds": (["--seed", "1", "--seeds", "1,2"], ["--seed", "--seeds"]),
+    "bad seeds": (["--seeds", "1,x"], ["1,x"]),
+    "one column": (["--columns", "a"], ["columns"]),
+    "no init": (["--init", "no-run"], ["no-run", "not a saccade run"]),
+    "code": (["--model", "mine.py:Model"], ["--allow-code"]),
+    "no such device": (["--device", "cuda:77"], ["cuda:77"]),
+}
+
+
+@pytest.mark.parametrize("kind", BAD_CALLS)
+def test_bad_call(saccade: Saccade, corpus: Path, tmp_path: Path, kind: str) -> None:
+    arguments, fragments = BAD_CALLS[kind]
+    if arguments[0] != "--train":
+        arguments = ["--train", corpus / "train.en", corpus / "train.de", *arguments]
+    refused(saccade("train", "translate", *arguments, "--out", tmp_path / "run"), *fragments)
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_missing_is_named(saccade: Saccade, tmp_path: Path) -> None:
+    out = ["--out", tmp_path / "run"]
+    refused(saccade("trian"), "trian", "train")
+    refused(saccade("train", *out), "which task?", "translate")
+    refused(saccade("train", "transalte", "--train", "x", *out), "did you mean 'translate'?")
+    refused(saccade("train", "translate", *out), "--train")
+    refused(saccade("train", "translate", "--train", "x"), "--out")
+    refused(saccade("models", "transfomer"), "did you mean 'transformer'?")
+    refused(saccade("predict", tmp_path / "nowhere"), "not a saccade run")
+    refused(saccade("check", "nothing"), "FILE.py:Class")
+
+
+def test_an_out_folder_that_is_taken(
+    saccade: Saccade, corpus: Path, run_folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    refused(saccade(*train_arguments(corpus, tmp_path)), "not empty")
+    assert [path.name for path in tmp_path.iterdir()] == ["letter.txt"]
+    before = {path: path.stat().st_mtime_ns for path in run_folder.rglob("*")}
+    refused(saccade(*train_arguments(corpus, run_folder)), "--resume", "another --out")
+    refused(saccade("demo", "--quick", "--out", tmp_path), "no demo made it")
+    assert before == {path: path.stat().st_mtime_ns for path in run_folder.rglob("*")}
+
+
+def test_predict_refuses(saccade: Saccade, run_folder: Path, tmp_path: Path) -> None:
+    def predict(*arguments: object, stdin: bytes = b"a\n") -> Said:
+        return saccade("predict", run_folder, *arguments, stdin=stdin)
+
+    refused(predict("--nbest", "9"), "nbest is 9", "beam")
+    refused(predict("--beam", "0"), "beam is 0")
+    refused(predict("--workers", "0"), "--workers 0")
+    refused(predict("--stream", "--beam", "3"), "--stream", "--beam")
+    refused(predict("--input", tmp_path / "none"), "no such file")
+    refused(predict("--precision", "int4"), "int4", "int8")
+    refused(predict("--output", tmp_path / "no" / "folder" / "file"), "cannot be written")
+    refused(predict(stdin=b"\xff\n"), "line 1", "0xff")
+    target = tmp_path / "out.txt"
+    target.write_text("old")
+    refused(predict("--output", target, stdin=b"a\n\xff\n"), "line 2")
+    assert target.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_eval_refuses(saccade: Saccade, run_folder: Path, corpus: Path) -> None:
+    data = ["--data", corpus / "dev.en", corpus / "dev.de"]
+    refused(saccade("eval", run_folder), "--data")
+    refused(saccade("eval", run_folder, *data, "--moses", "xx"), "xx")
+    refused(saccade("eval", run_folder, *data, "--name", "../up"), "../up")

@@ -1,0 +1,95 @@
+"""The command as processes see it: help, exit codes, pipes and signals."""
+
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from cli.conftest import train_arguments
+
+import saccade
+from saccade.cli import VERBS
+
+pytestmark = pytest.mark.serial
+SOURCE = Path(saccade.__file__).parents[1]
+ENVIRONMENT = {"PYTHONPATH": str(SOURCE), "PATH": "", "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
+
+
+def process(*arguments: object, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+    command = [sys.executable, "-m", "saccade", *map(str, arguments)]
+    return subprocess.run(command, input=stdin, capture_output=True, env=ENVIRONMENT, timeout=120)
+
+
+@pytest.mark.parametrize("verb", ["", *VERBS])
+def test_help_is_quick_and_has_an_example(verb: str) -> None:
+    check = (
+        "import sys\nfrom saccade.cli import run\ncode = run(sys.argv[1:])\n"
+        "heavy = {'torch', 'numpy', 'tokenizers', 'matplotlib', 'pydantic'} & set(sys.modules)\n"
+        "assert not heavy, heavy\nsys.exit(code)"
+    )
+    arguments = [verb, "--help"] if verb else ["--help"]
+    command = [sys.executable, "-c", check, *arguments]
+    started_at = time.process_time(), time.monotonic()
+    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert re.search(rf"Example:\s+saccade {verb or 'demo'}", done.stdout)
+    assert time.monotonic() - started_at[1] < 4  # under a second when the machine is not busy
+
+
+def test_help_names_every_verb() -> None:
+    done = process("--help")
+    assert all(f" {verb} " in done.stdout.decode() for verb in VERBS)
+    assert process("--version").stdout.decode().strip() == saccade.__version__
+
+
+def test_no_colours_where_there_is_no_terminal() -> None:
+    assert b"\x1b[" not in process("train", "--help").stdout
+
+
+def test_a_pipe_that_closes_early_is_no_error(run_folder: Path, tmp_path: Path) -> None:
+    texts = tmp_path / "texts"
+    texts.write_text("the cat\n" * 5000)
+    command = [sys.executable, "-m", "saccade", "predict", run_folder, "--input", texts]
+    beam = ["--beam", "1", "--max-ratio", "0", "--max-extra", "3", "--workers", "1"]
+    child = subprocess.Popen(
+        [*map(str, command), *beam],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ENVIRONMENT,
+    )
+    assert child.stdout is not None
+    assert child.stderr is not None
+    child.stdout.readline()
+    child.stdout.close()
+    said = child.stderr.read()
+    child.stderr.close()
+    assert (child.wait(60), said) == (141, b"")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_saves_and_says_how_to_continue(
+    corpus: Path, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    out = tmp_path / "run"
+    arguments = [*train_arguments(corpus, out), "--steps", "100000"]
+    arguments.remove("--steps")
+    arguments.remove("20")
+    command = [sys.executable, "-m", "saccade", *arguments]
+    child = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT, text=True
+    )
+    assert child.stderr is not None
+    for line in child.stderr:
+        if line.startswith("step"):
+            break
+    child.send_signal(number)
+    out_text, err = child.communicate(timeout=60)
+    assert (child.returncode, out_text) == (code, "")
+    assert f"everything is saved in {out}" in err
+    assert "saccade train translate --train" in err
+    assert "--resume" in err
+    assert list((out / "checkpoints").glob("step-*"))

@@ -1,0 +1,259 @@
+"""What each verb answers when all is well."""
+
+import inspect
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.conftest import Said, train_arguments
+
+from saccade.cli.decode import SearchFlags
+from saccade.cli.predict import PredictFlags
+from saccade.cli.progress import clock
+from saccade.cli.train import TrainFlags
+from saccade.decoding.options import DecodeOptions
+from saccade.errors import TrainingError
+from saccade.training.model import load
+from saccade.training.pool import Job, Loading, Pool, Work, jobs
+from saccade.training.settings import resolve
+
+Saccade = Callable[..., Said]
+ODD = "the cat\n\nbig\0 red\nold\u2028man\n   \n</s> <pad>\n".encode()
+
+
+def test_train_answers_on_standard_output_and_talks_on_standard_error(
+    trained: tuple[Path, Said],
+) -> None:
+    out, said = trained
+    assert said.code == 0, said.err
+    lines = said.out.splitlines()
+    assert lines[0] == f"run: {out}"
+    assert lines[1].startswith("dev BLEU: ")
+    assert f"saccade predict {out} --input FILE" in said.out
+    assert "loss" in said.err
+    assert "20 steps" in said.err
+
+
+def test_resume_of_a_finished_run_changes_nothing(
+    saccade: Saccade, corpus: Path, run_folder: Path
+) -> None:
+    before = (run_folder / "model.safetensors").read_bytes()
+    arguments = [*train_arguments(corpus, run_folder), "--set", "train.eval_every=20", "--resume"]
+    said = saccade(*arguments)
+    assert said.code == 0, said.err
+    assert "is finished" in said.err
+    assert (run_folder / "model.safetensors").read_bytes() == before
+
+
+def test_files_may_be_given_one_by_one_and_the_task_in_a_file(
+    saccade: Saccade, corpus: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('task = "translate"\n[train]\nsteps = 2\nseed = 7\n')
+    files = ["--train", corpus / "train.en", "--train", corpus / "train.de"]
+    tiny = train_arguments(corpus, tmp_path / "run")
+    said = saccade("train", *files, "--config", config, *tiny[tiny.index("--out") :])
+    assert said.code == 0, said.err
+    assert "20 steps" in said.err  # the flag is above the file
+    assert "seed = 7" in (tmp_path / "run" / "config.toml").read_text()
+
+
+def test_precedence(tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[task]\nname = "translate"\ntrain = ["x"]\n[model]\ndim = 32\nheads = 2\n')
+    flags = TrainFlags(
+        out=tmp_path, preset="small", config=config, set=["model.heads=1", "train.seed=2"], seed=3
+    )
+    settings = resolve(flags.tables(None))
+    assert settings.model["layers"] == 3  # preset over default
+    assert settings.model["dim"] == 32  # file over preset
+    assert settings.model["heads"] == 1  # --set over file
+    assert settings.train.seed == 3  # flag over --set
+
+
+def test_several_seeds(saccade: Saccade, corpus: Path, tmp_path: Path) -> None:
+    arguments = train_arguments(corpus, tmp_path / "runs")
+    arguments[arguments.index("--steps") + 1] = "2"
+    said = saccade(*arguments, "--seeds", "1,2")
+    assert said.code == 0, said.err
+    assert "of 2 seeds" in said.out
+    assert [path.name for path in sorted((tmp_path / "runs").iterdir())] == ["seed-1", "seed-2"]
+
+
+@pytest.mark.filterwarnings("default")
+def test_tensorboard_gets_curves(saccade: Saccade, corpus: Path, tmp_path: Path) -> None:
+    said = saccade(*train_arguments(corpus, tmp_path / "run"), "--tensorboard")
+    assert said.code == 0, said.err
+    assert list((tmp_path / "run" / "tensorboard").glob("events*"))
+
+
+def test_predict_gives_a_line_for_each_line(saccade: Saccade, run_folder: Path) -> None:
+    said = saccade("predict", run_folder, stdin=ODD)
+    assert said.code == 0, said.err
+    lines = said.out.split("\n")
+    assert len(lines) == 7
+    assert [lines[1], lines[4], lines[6]] == ["", "", ""]
+    alone = saccade("predict", run_folder, stdin=ODD.split(b"\n")[2] + b"\n")
+    assert alone.out == lines[2] + "\n"
+    assert saccade("predict", run_folder, stdin=b"").out == ""
+
+
+def test_a_newline_inside_is_shown(
+    saccade: Saccade, run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from saccade.data.tokenizers import Tokenizer
+
+    monkeypatch.setattr(Tokenizer, "decode", lambda _, ids: "one\ntwo" if ids else "")
+    assert saccade("predict", run_folder, stdin=b"the\n").out == "one\\ntwo\n"
+    answer = saccade("predict", run_folder, "--json", stdin=b"the\n").out
+    assert json.loads(answer)["text"] == "one\ntwo"
+
+
+def test_predict_as_json_nbest_and_alignments(
+    saccade: Saccade, run_folder: Path, tmp_path: Path
+) -> None:
+    links = tmp_path / "links"
+    said = saccade("predict", run_folder, "--json", "--alignments", links, stdin=ODD)
+    answers = [json.loads(line) for line in said.out.splitlines()]
+    assert len(answers) == 6
+    assert {"text", "score", "tokens"} <= answers[0].keys()
+    lines = links.read_text().split("\n")
+    assert len(lines) == 7
+    for answer, line in zip(answers, lines, strict=False):
+        targets = {int(link.split("-")[1]) for link in line.split()}
+        assert targets <= set(range(len(answer["text"].split())))
+    nbest = saccade("predict", run_folder, "--nbest", "2", stdin=b"the cat\na dog\n").out
+    assert [line.split(" ||| ")[0] for line in nbest.splitlines()] == ["0", "0", "1", "1"]
+    scores = [float(line.split(" ||| ")[2]) for line in nbest.splitlines()]
+    assert scores[0] >= scores[1]
+
+
+def test_long_texts_are_cut_and_named(saccade: Saccade, run_folder: Path) -> None:
+    text = b"a\n" + b"dog " * 2000 + b"\n"
+    said = saccade("predict", run_folder, "--beam", "1", "--max-ratio", "0", stdin=text)
+    assert said.code == 0
+    assert said.out.count("\n") == 2
+    assert "line 2: too long" in said.err
+
+
+def test_stream_says_what_greedy_search_says(saccade: Saccade, run_folder: Path) -> None:
+    greedy = saccade("predict", run_folder, "--beam", "1", stdin=ODD)
+    streamed = saccade("predict", run_folder, "--stream", stdin=ODD)
+    assert streamed.code == 0, streamed.err
+    assert streamed.out == greedy.out
+
+
+def test_sampling_depends_on_seed_and_line_alone(saccade: Saccade, run_folder: Path) -> None:
+    sample = ["predict", run_folder, "--sample", "--seed", "3"]
+    texts = b"the cat\n" * 70  # more than are decoded together
+    both = saccade(*sample, stdin=texts).out
+    assert saccade(*sample, stdin=texts[:80]).out == "".join(both.splitlines(keepends=True)[:10])
+    assert len(set(both.splitlines())) > 1
+    assert saccade("predict", run_folder, "--sample", "--seed", "4", stdin=texts).out != both
+
+
+def test_blocks_come_in_order(
+    saccade: Saccade, run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = b"".join(b"the " * (1 + n % 5) + b"cat\n" for n in range(20))
+    whole = saccade("predict", run_folder, "--json", "--beam", "1", stdin=texts).out
+    monkeypatch.setattr("saccade.cli.predict.BLOCK", 7)
+    monkeypatch.setattr("saccade.training.pool.JOB", 3)
+    split = saccade("predict", run_folder, "--json", "--beam", "1", stdin=texts).out
+    assert [json.loads(a)["text"] for a in split.splitlines()] == [
+        json.loads(a)["text"] for a in whole.splitlines()
+    ]
+
+
+@pytest.mark.serial
+def test_workers_change_nothing(saccade: Saccade, run_folder: Path, tmp_path: Path) -> None:
+    texts = b"".join(b"the " * (1 + n % 5) + b"cat\n" for n in range(150)) + ODD
+    calls = [["--workers", "1"], ["--workers", "2", "--output", tmp_path / "out"]]
+    one, two = (saccade("predict", run_folder, "--json", *call, stdin=texts) for call in calls)
+    assert (one.code, two.code, two.out) == (0, 0, ""), two.err
+    assert (tmp_path / "out").read_text("utf-8") == one.out
+
+
+@pytest.mark.serial
+def test_a_dead_worker_is_told(run_folder: Path) -> None:
+    pool = Pool(run_folder, Work(DecodeOptions()), 1, Loading())
+    try:
+        pool.members[0].process.kill()
+        with pytest.raises(TrainingError, match="worker 1 ended with code"):
+            list(pool.map([Job(["a"], [0])]))
+    finally:
+        pool.close()
+
+
+def test_jobs_hold_every_text_once() -> None:
+    texts = ["a" * (n * 7 % 13) for n in range(200)]
+    found = {n: t for job in jobs(texts, 5) for n, t in zip(job.numbers, job.texts, strict=True)}
+    assert found == dict(enumerate(texts, 5))
+
+
+def test_eval(saccade: Saccade, run_folder: Path, corpus: Path) -> None:
+    data = ["--data", corpus / "dev.en", corpus / "dev.de"]
+    said = saccade("eval", run_folder, *data, "--moses", "de", "--beam", "1")
+    assert said.code == 0, said.err
+    assert "nrefs:1|case:mixed" in said.out
+    assert "lowercased Moses tokens" in said.out
+    assert "examples: 4" in said.out
+    kept = json.loads((run_folder / "evals" / "dev.en-de.json").read_text())
+    assert len(kept["by_example"]) == 4
+    answer = json.loads(saccade("eval", run_folder, *data, "--json", "--name", "again").out)
+    assert answer["examples"] == 4
+    assert {"value", "signature"} == answer["metrics"]["BLEU"].keys()
+    assert (run_folder / "evals" / "again.json").is_file()
+
+
+def test_help_states_the_defaults_that_hold() -> None:
+    text = inspect.getsource(SearchFlags) + inspect.getsource(PredictFlags)
+    stated = re.findall(r'(\w+): [\w| ]+ = None\n    """[^"]*\[default: (\S+)\]', text)
+    assert {name for name, _ in stated} >= {"beam", "length_penalty", "max_ratio", "max_extra"}
+    for name, value in stated:
+        assert getattr(DecodeOptions(), name) == float(value)
+
+
+def test_models_and_tasks(saccade: Saccade) -> None:
+    assert "Vaswani et al. 2017" in saccade("models").out
+    said = saccade("models", "transformer").out
+    assert "base: 48." in said
+    assert 'placement = "pre"' in said
+    assert "limit = 1024  # of learned positions" in said
+    assert saccade("tasks").out.startswith("translate: any sequence")
+
+
+def test_check(saccade: Saccade, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "from saccade.blocks.scores import Dot\n"
+        "class Good(Dot): pass\n"
+        "class Bad(Dot):\n"
+        "    def prepare(self, memory):\n"
+        "        return memory.cumsum(-2)\n"
+    )
+    good = saccade("check", f"{mine}:Good")
+    assert (good.code, good.out.count("ok  ")) == (0, 5)
+    bad = saccade("check", f"{mine}:Bad")
+    assert bad.code == 1
+    assert "FAIL  keys can be cached: prepare mixes positions" in bad.out
+
+
+def test_clock() -> None:
+    assert [clock(5), clock(65), clock(3725), clock(None)] == ["0:05", "1:05", "1:02:05", "–"]
+
+
+@pytest.mark.serial
+def test_demo(saccade: Saccade, tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    out.mkdir()
+    (out / ".saccade-demo").touch()  # an earlier demo's folder is replaced
+    said = saccade("demo", "--quick", "--out", out)
+    assert said.code == 0, said.err
+    for words in ("BLEU", "chrF", "Jane visite l'Afrique en septembre", "What next?"):
+        assert words in said.out
+    assert (out / "alignment.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (out / "alignment.svg").read_text()
+    assert load(out / "run").parameters > 1_000_000

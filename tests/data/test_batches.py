@@ -1,0 +1,148 @@
+"""Every example once an epoch, in batches that fit, in an order that is a function."""
+
+import os
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from saccade.data import batches
+from saccade.data.batches import Order, collate, plan_epoch, plan_eval, split
+from saccade.data.readers import ParallelText
+from saccade.data.store import build_store
+from saccade.data.tokenizers import train_tokenizer
+from saccade.errors import InputError
+
+PAIR_LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1)
+
+
+def as_lengths(pairs):
+    return tuple(np.array(side, dtype=np.int64) for side in zip(*pairs, strict=True))
+
+
+def some_lengths(count, seed=0):
+    draw = np.random.default_rng(seed)
+    source = draw.integers(3, 40, count)
+    return source, np.maximum(1, source + draw.integers(-3, 4, count))
+
+
+def padded(side, batch):
+    return len(batch) * (side[batch].max() + 1)
+
+
+def real_share(side, plan):
+    return sum((side[b] + 1).sum() for b in plan) / sum(padded(side, b) for b in plan)
+
+
+@pytest.fixture(params=[1 << 20, 8], ids=["one window", "many windows"])
+def window(request, monkeypatch):
+    monkeypatch.setattr(batches, "WINDOW", request.param)
+
+
+@settings(deadline=None)
+@given(pairs=PAIR_LENGTHS, batch_tokens=st.integers(1, 200), seed=st.integers(0, 9))
+@pytest.mark.usefixtures("window")
+def test_every_example_once_in_batches_that_fit(pairs, batch_tokens, seed):
+    lengths = as_lengths(pairs)
+    for plan in (plan_epoch(lengths, batch_tokens, seed, 3), plan_eval(lengths, batch_tokens)):
+        assert sorted(np.concatenate(plan)) == list(range(len(pairs)))
+        for batch in plan:
+            assert len(batch) == 1 or max(padded(s, batch) for s in lengths) <= batch_tokens
+
+
+@settings(deadline=None)
+@given(pairs=PAIR_LENGTHS, batch_tokens=st.integers(1, 200), steps=st.lists(st.integers(0, 99)))
+@pytest.mark.usefixtures("window")
+def test_the_order_is_a_function_of_the_step(pairs, batch_tokens, steps):
+    lengths = as_lengths(pairs)
+    order = Order(lengths, batch_tokens, seed=5)
+    for step in steps:
+        epoch, index, batch = order.at(step)
+        plan = plan_epoch(lengths, batch_tokens, 5, epoch)
+        assert len(plan) == len(order), "every epoch has as many batches"
+        assert (epoch, index) == divmod(step, len(plan))
+        assert batch.tolist() == plan[index].tolist()
+        resumed = Order(lengths, batch_tokens, seed=5).at(step)
+        assert resumed[2].tolist() == batch.tolist()
+
+
+@pytest.mark.usefixtures("window")
+def test_steps_in_a_row_walk_through_the_epochs():
+    lengths = some_lengths(50)
+    order = Order(lengths, 100, seed=1)
+    walked = [order.at(step)[2].tolist() for step in range(2 * len(order))]
+    plans = [plan_epoch(lengths, 100, 1, epoch) for epoch in (0, 1)]
+    assert walked == [batch.tolist() for plan in plans for batch in plan]
+
+
+def test_epochs_and_seeds_differ_and_evaluation_does_not():
+    lengths = some_lengths(500)
+    plans = [plan_epoch(lengths, 400, *key) for key in ((1, 0), (1, 0), (1, 1), (2, 0))]
+    texts = [str([batch.tolist() for batch in plan]) for plan in plans]
+    assert texts[0] == texts[1]
+    assert len(set(texts)) == 3
+    makeup = [{frozenset(batch.tolist()) for batch in plan} for plan in plans]
+    assert makeup[0] != makeup[2], "ties are drawn anew: other examples meet"
+    sizes = [lengths[1][batch].max() for batch in plans[0]]
+    assert sizes != sorted(sizes)
+    rows = plan_eval(lengths, rows=64)
+    assert [len(batch) for batch in rows] == [64] * 7 + [52]
+    assert np.all(np.diff(lengths[0][np.concatenate(rows)]) >= 0)
+
+
+def test_little_padding_and_little_time():
+    lengths = some_lengths(30_000)
+    started_at = time.perf_counter()
+    plan = plan_epoch(lengths, 1150, 0, 0)
+    assert time.perf_counter() - started_at < 1  # 20 ms on an idle machine
+    assert min(real_share(side, plan) for side in lengths) > 0.95
+
+
+def test_no_examples():
+    nothing = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+    assert plan_epoch(nothing, 9, 0, 0) == plan_eval(nothing, 9) == []
+    with pytest.raises(InputError):
+        Order(nothing, 9, 0)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 30), st.integers(1, 9))
+def test_pieces_are_the_batch_and_have_equal_work(rows, pieces):
+    batch = np.arange(rows)
+    parts = split(batch, pieces)
+    assert len(parts) == pieces
+    assert sorted(np.concatenate(parts)) == list(range(rows))
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_collate_pads_begins_and_ends(tmp_path):
+    words = train_tokenizer("words", ["a b c d"], 20)
+    pairs = [("a b c", "d"), ("b", "c d a b"), ("c d", "a a")]
+    store = build_store(tmp_path / "store", pairs, words, words, "1")
+    batch = collate(store, np.array([2, 0, 1]), pad=0, bos=1, eos=2)
+    for row, example in enumerate([2, 0, 1]):
+        source, target = (words.encode(side) for side in pairs[example])
+        assert batch.source[row].tolist() == [*source, 2] + [0] * (3 - len(source))
+        assert batch.target[row].tolist() == [1, *target, 2] + [0] * (4 - len(target))
+        assert batch.source_lengths[row] == len(source) + 1
+        assert batch.target_lengths[row] == len(target) + 1
+    assert batch.indices.tolist() == [2, 0, 1]
+    alone = collate(store, np.array([0]), pad=0, bos=1, eos=2)
+    assert alone.target.tolist() == [[1, *words.encode("d"), 2]], "no more padding than needed"
+
+
+@pytest.mark.data
+def test_padding_on_multi30k(tmp_path):
+    if not os.environ.get("SACCADE_DATA"):
+        pytest.skip("set SACCADE_DATA to the folder of the data sets")
+    text = ParallelText(["data:multi30k/train.en.gz", "data:multi30k/train.de.gz"])
+    tokenizer = train_tokenizer("bpe", (side for pair in text for side in pair), 4000)
+    store = build_store(tmp_path / "store", text, tokenizer, tokenizer, text.fingerprint())
+    assert len(store) == 29_000
+    for batch_tokens in (1150, 4096):
+        plan = plan_epoch(store.lengths, batch_tokens, seed=1, epoch=0)
+        source, target = (real_share(side, plan) for side in store.lengths)
+        assert target > 0.99
+        assert (source + target) / 2 > 0.95
