@@ -211,6 +211,7 @@ def test_a_team_is_one_process_with_as_many_pieces_to_the_bit(member):
     try:
         learner = learner_of(team, dropout=0.5, clip=clip)
         together = run(learner, pieces_of(team), 5)
+        call(learner, Command.MEET)  # the other rank may still be updating its part
         found = learner.weights.flat.clone(), learner.weights.moments.clone()
         call(learner, Command.EVALUATE)
         call(learner, Command.STOP)
