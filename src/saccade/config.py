@@ -271,7 +271,7 @@ def find(table: Mapping[str, T], name: str, *, what: str, allow_code: bool = Fal
     if not file.endswith(".py"):
         hint = f"{nearest(name, table)} (or your own, as 'file.py:Class')"
         raise InputError(f"unknown {what} {name!r}; {hint}")
-    if not allow_code:
+    if not allow_code and _module_name(Path(file)) not in sys.modules:
         raise InputError(
             f"{what} {name!r} is a file of code, and loading it means running it; "
             "if you trust it, pass --allow-code"
@@ -284,14 +284,19 @@ def find(table: Mapping[str, T], name: str, *, what: str, allow_code: bool = Fal
     return found
 
 
-def _import_file(path: Path) -> ModuleType:
-    """Run a user's file once a content, under a name that can hide no other module."""
+def _module_name(path: Path) -> str:
+    """One name a place and content: whoever allowed this very file need not be asked again."""
     try:
         source = path.read_bytes()
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}") from None
     digest = hashlib.sha256(str(path.resolve()).encode() + b"\0" + source).hexdigest()[:16]
-    name = f"saccade_user_{digest}"
+    return f"saccade_user_{digest}"
+
+
+def _import_file(path: Path) -> ModuleType:
+    """Run a user's file once a content, under a name that can hide no other module."""
+    name = _module_name(path)
     if name in sys.modules:
         return sys.modules[name]
     spec = importlib.util.spec_from_file_location(name, path)

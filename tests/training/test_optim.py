@@ -89,7 +89,7 @@ def test_clipping_is_safe_at_zero_and_exact_at_the_limit():
 def flat(name, tensors, stretches, **settings):
     """A flat optimiser and the vector it updates."""
     vector = torch.cat([tensor.flatten() for tensor in tensors])
-    moments = torch.zeros(len(MOMENTS[name]), len(vector))
+    moments = torch.zeros(MOMENTS[name], len(vector))
     return (
         vector,
         moments,

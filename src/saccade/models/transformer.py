@@ -20,6 +20,7 @@ from saccade.blocks.positions import POSITIONS
 from saccade.blocks.scores import SCORES
 from saccade.blocks.sequences import Padded
 from saccade.config import find, part
+from saccade.errors import InputError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,7 +33,7 @@ class TransformerConfig:
     ffn_dim: int = 256
     dropout: float = 0.1  # of embeddings and sublayers
     attention_dropout: float = 0.0
-    norm: Literal["layer", "rms", "batch"] = "layer"
+    norm: Literal["layer", "rms"] = "layer"  # batch norm over time knows no rows of different ages
     placement: Literal["post", "pre", "output"] = "pre"
     position: Literal["sinusoidal", "sinusoidal-halves", "learned", "index", "circle"] = (
         "sinusoidal"
@@ -258,7 +259,13 @@ class AttentionParts(TypedDict):
 
 def _attention_parts(config: TransformerConfig) -> AttentionParts:
     name, parameters = part(config.score, "model.score")
-    score = partial(find(SCORES, name, what="score"), **parameters)
+    kind = find(SCORES, name, what="score")
+    if kind.depends_on_position:
+        raise InputError(
+            f"model.score = {name!r} looks at places, not at keys, and the places of a decoder's "
+            "own past move in its cache; take a score of keys, such as scaled-dot"
+        )
+    score = partial(kind, **parameters)
     return {"score": score, "bias": config.bias, "dropout": config.attention_dropout}
 
 

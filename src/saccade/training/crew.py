@@ -1,14 +1,9 @@
 """What every rank of a training run holds: the task, the model, its data and its part of a step."""
 
-import contextlib
-import ctypes
 import json
-import os
 import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -19,6 +14,7 @@ from saccade.data.store import open_store
 from saccade.errors import InputError
 from saccade.randomness import key
 from saccade.training.loop import Learner, Weights
+from saccade.training.machine import autocast, device_of, keep_memory
 from saccade.training.run import Run, build_module
 from saccade.training.settings import Settings
 from saccade.training.team import Team
@@ -100,49 +96,6 @@ def assemble(
     )  # fmt: skip
     order = task.order(store, config.batch_tokens, config.seed)
     return Crew(run, settings, task, module, learner, members, order, store, run.dev())
-
-
-def device_of(name: str) -> torch.device:
-    """The device a config names; auto takes the fastest there is."""
-    available = {
-        "cuda": torch.cuda.is_available(),
-        "mps": torch.backends.mps.is_available(),
-        "cpu": True,
-    }
-    if name == "auto":
-        return torch.device(next(kind for kind, there in available.items() if there))
-    kind = name.partition(":")[0]
-    if not available.get(kind, False):
-        there = ", ".join(kind for kind, usable in available.items() if usable)
-        raise InputError(f"train.device = {name!r} is not usable here; usable: auto, {there}")
-    return torch.device(name)
-
-
-def autocast(precision: str, device: str) -> Callable[[], AbstractContextManager[Any]]:
-    if precision == "float32":
-        return nullcontext
-    return partial(torch.autocast, device_of(device).type, torch.bfloat16)
-
-
-def cores() -> int:
-    """The cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def processes_that_pay(device: str, batch_tokens: int, compiled: bool) -> int:
-    """One a core, as long as each has some hundred tokens a step to work on."""
-    if device_of(device).type != "cpu" or compiled or sys.platform == "win32":
-        return 1
-    return max(1, min(cores(), batch_tokens // 256))
-
-
-def keep_memory() -> None:
-    """Ask the C library to keep freed memory: fresh pages cost more than the work done in them."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            library = ctypes.CDLL(None)
-            for parameter in (-3, -1):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
-                library.mallopt(parameter, 1 << 30)
 
 
 def _refuse_batch_statistics(module: nn.Module, pieces: int) -> None:

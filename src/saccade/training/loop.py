@@ -19,6 +19,8 @@ from saccade.tasks.task import Batch, Objective
 from saccade.training.optim import MOMENTS, FlatOptimizer, OptimizerConfig, clip_scale
 from saccade.training.team import Team
 
+BLOCK = 1024  # ranks share the flat vector by whole blocks, so that their number changes no bit
+
 
 class Command(enum.IntEnum):
     """What rank 0 asks of the team at each meeting."""
@@ -59,7 +61,7 @@ class Weights:
             parameter.data = stretch.view_as(parameter)
         self.grads = team.share(team.size * total).view(team.size, total).to(device)
         moments = MOMENTS[config.name]
-        self.moments = team.share(len(moments) * total).view(len(moments), total).to(device)
+        self.moments = team.share(moments * total).view(moments, total).to(device)
         self.ema = team.share(total).to(device) if ema else None
         self.mine = self._stretches(total)
         self.optimizer = FlatOptimizer(config, self.flat, self.moments, self.mine)
@@ -68,7 +70,7 @@ class Weights:
     def floats(model: nn.Module, config: OptimizerConfig, ranks: int, *, ema: bool) -> int:
         """How much shared memory a team needs."""
         total = sum(parameter.numel() for parameter in model.parameters())
-        return total * (1 + ranks + len(MOMENTS[config.name]) + ema)
+        return total * (1 + ranks + MOMENTS[config.name] + ema)
 
     def _stretches(self, total: int) -> list[tuple[slice, bool]]:
         """This rank's share of the matrices, which may decay, and of the vectors, which do not."""
@@ -91,7 +93,7 @@ class Weights:
         for stretch, _ in self.mine:
             for other in range(1, self.team.size):
                 self.grads[0, stretch] += self.grads[other, stretch]
-            squared += float(torch.linalg.vector_norm(self.grads[0, stretch])) ** 2
+            squared += _squared_norm(self.grads[0, stretch])
         return squared
 
     def apply(self, scale: float, rate: float, number: int, ema: float | None) -> None:
@@ -115,8 +117,18 @@ class Weights:
 
 
 def _share(start: int, stop: int, rank: int, ranks: int) -> slice:
+    """A rank's part, cut between blocks: kernels round what fills no register differently."""
     size = stop - start
-    return slice(start + size * rank // ranks, start + size * (rank + 1) // ranks)
+    first, last = (-(-size * place // (ranks * BLOCK)) * BLOCK for place in (rank, rank + 1))
+    return slice(start + min(first, size), start + min(last, size))
+
+
+def _squared_norm(x: Float[Tensor, " P"]) -> float:
+    """Block by block, so that it hardly matters how blocks are added up: that is in double."""
+    whole = len(x) // BLOCK * BLOCK
+    norms = [torch.linalg.vector_norm(x[:whole].view(-1, BLOCK), dim=1)]
+    norms.append(torch.linalg.vector_norm(x[whole:]).view(1))
+    return float(torch.cat(norms).double().square().sum())
 
 
 @dataclass(slots=True)
@@ -143,13 +155,15 @@ class Learner:
         """Make one update from this rank's micro-batches; `counts` are the whole team's."""
         terms = self.objective.terms
         sums = [0.0] * len(terms)
+        divisors = [max(count, 1.0) for count in counts]  # a batch may have nothing of a term
         for number, piece in enumerate(pieces):
             place = number * self.team.size + self.team.rank
             with keyed_dropout(key(self.seed, "dropout", step, place)), self.autocast():
                 found, self.carry = self.objective(piece, self.carry)
             # Each mean is over the global count, so it does not matter how a batch was split.
             loss = sum(
-                term.sum * (term.weight / counts[terms.index(name)]) for name, term in found.items()
+                term.sum * (term.weight / divisors[terms.index(name)])
+                for name, term in found.items()
             )
             loss.backward()
             for name, term in found.items():
@@ -163,7 +177,7 @@ class Learner:
             self.weights.apply(scale, rate, step - self.refused, self.ema)
         else:
             self.refused += 1
-        losses = {name: totals[i] / counts[i] for i, name in enumerate(terms)}
+        losses = {name: totals[i] / divisors[i] for i, name in enumerate(terms)}
         return Update(step, losses, int(counts[0]), norm, rate, finite)
 
 

@@ -3,12 +3,11 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.optim import SGD, Adam, AdamW, Optimizer
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,32 +78,52 @@ class OptimizerConfig:
     momentum: float = 0.0  # of sgd
 
 
-def _sgd(parts: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
-    """X <- x - rate g."""
-    return SGD(parts, lr=0.0, momentum=config.momentum)
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Some of a flat parameter, with its gradient and what the optimiser remembers of it."""
+
+    weights: Float[Tensor, " P"]
+    grads: Float[Tensor, " P"]
+    moments: list[Tensor]
+    decay: float
 
 
-def _adam(parts: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
-    betas = (config.beta1, config.beta2)
-    return Adam(parts, lr=0.0, betas=betas, eps=config.eps, fused=True)
+Update = Callable[[Stretch, "OptimizerConfig", float, int], None]  # rate, number of the update
 
 
-def _adamw(parts: list[dict[str, Any]], config: OptimizerConfig) -> Optimizer:
-    betas = (config.beta1, config.beta2)
-    return AdamW(parts, lr=0.0, betas=betas, eps=config.eps, fused=True)
+# Torch's own functions, not its Optimizer classes: those import its compiler, seconds of a start.
+def _sgd(stretch: Stretch, config: OptimizerConfig, rate: float, number: int) -> None:
+    """Plain: x <- x - rate g; with momentum: m <- momentum m + g, x <- x - rate m."""
+    step = stretch.grads
+    if stretch.decay:
+        step = step + stretch.decay * stretch.weights
+    if config.momentum:
+        step = stretch.moments[0].mul_(config.momentum if number > 1 else 0).add_(step)
+    stretch.weights.sub_(step, alpha=rate)
 
 
-OPTIMIZERS: dict[str, Callable[[list[dict[str, Any]], OptimizerConfig], Optimizer]] = {
+def _adaptive(update: Callable[..., object]) -> Update:
+    """Adam (Kingma & Ba 2015), or with decoupled decay AdamW (Loshchilov & Hutter 2019)."""
+
+    def step(stretch: Stretch, config: OptimizerConfig, rate: float, number: int) -> None:
+        first, second = stretch.moments
+        update(
+            [stretch.weights], [stretch.grads], [first], [second], [],
+            [torch.tensor(float(number), device=stretch.weights.device)],
+            lr=rate, beta1=config.beta1, beta2=config.beta2, eps=config.eps,
+            weight_decay=stretch.decay, amsgrad=False, maximize=False,
+        )  # fmt: skip
+
+    return step
+
+
+OPTIMIZERS: dict[str, Update] = {
     "sgd": _sgd,
-    "adam": _adam,
-    "adamw": _adamw,
+    "adam": _adaptive(torch._fused_adam_),
+    "adamw": _adaptive(torch._fused_adamw_),
 }
-# What each remembers about a parameter, so that it can live in memory of our choosing.
-MOMENTS: Mapping[str, tuple[str, ...]] = {
-    "sgd": ("momentum_buffer",),
-    "adam": ("exp_avg", "exp_avg_sq"),
-    "adamw": ("exp_avg", "exp_avg_sq"),
-}
+# How many numbers each remembers about a weight.
+MOMENTS: Mapping[str, int] = {"sgd": 1, "adam": 2, "adamw": 2}
 
 
 class FlatOptimizer:
@@ -117,30 +136,19 @@ class FlatOptimizer:
         moments: Float[Tensor, "M P"],
         stretches: list[tuple[slice, bool]],  # and whether weights decay there
     ):
-        self.stretches = [(stretch, decays) for stretch, decays in stretches if _size(stretch)]
-        self.parts = [torch.nn.Parameter(flat[stretch]) for stretch, _ in self.stretches]
-        groups = [
-            {"params": [part], "weight_decay": config.weight_decay * decays}
-            for part, (_, decays) in zip(self.parts, self.stretches, strict=True)
+        self.config, self.flat, self.moments = config, flat, moments
+        self.stretches = [
+            (where, decays) for where, decays in stretches if where.stop > where.start
         ]
-        self.optimizer = OPTIMIZERS[config.name](groups, config) if groups else None
-        for part, (stretch, _) in zip(self.parts, self.stretches, strict=True):
-            assert self.optimizer is not None
-            self.optimizer.state[part] = {
-                name: moments[number, stretch] for number, name in enumerate(MOMENTS[config.name])
-            }
 
+    @torch.no_grad()
     def step(self, grads: Float[Tensor, " P"], rate: float, number: int) -> None:
         """Update the stretches in place: the `number`-th update, from 1."""
-        if self.optimizer is None:
-            return
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        for part, (stretch, _) in zip(self.parts, self.stretches, strict=True):
-            part.grad = grads[stretch]
-            self.optimizer.state[part]["step"] = torch.tensor(float(number - 1))
-        self.optimizer.step()
-
-
-def _size(stretch: slice) -> int:
-    return int(stretch.stop) - int(stretch.start)
+        for where, decays in self.stretches:
+            stretch = Stretch(
+                self.flat[where],
+                grads[where],
+                [moment[where] for moment in self.moments],
+                self.config.weight_decay * decays,
+            )
+            OPTIMIZERS[self.config.name](stretch, self.config, rate, number)

@@ -25,6 +25,7 @@ from saccade.errors import InputError, TrainingError
 from saccade.inspection.alignment import pharaoh
 from saccade.tasks.task import Prediction
 from saccade.tasks.words import word_links
+from saccade.training.machine import keep_memory
 from saccade.training.model import Model, Precision, load
 from saccade.training.team import follow_parent
 
@@ -89,6 +90,7 @@ class Alone:
     def __init__(self, model: Model, work: Work):
         self.model, self.work = model, work
         torch.set_num_threads(1)
+        keep_memory()
 
     def map(self, todo: Iterable[Job]) -> Iterator[tuple[Job, list[Answer]]]:
         return ((job, answers(self.model, self.work, job)) for job in todo)
@@ -200,6 +202,7 @@ def main(run: str, precision: Precision, allow_code: str) -> None:
     """Answer until standard input ends."""
     follow_parent()
     torch.set_num_threads(1)
+    keep_memory()
     lines = iter(sys.stdin.buffer)
     first = json.loads(next(lines))
     work = Work(DecodeOptions(**first["options"]), first["alignment"])

@@ -1,7 +1,6 @@
 """A run is a folder: config, weights, tokenizers, metrics, a model card; nothing is pickled."""
 
 import json
-import os
 import platform
 import shutil
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ from saccade.config import dump_toml, read_toml
 from saccade.errors import InputError
 from saccade.tasks.task import Evaluation
 from saccade.training.checkpoint import load_tensors, save_tensors, write_file
+from saccade.training.machine import cores
 from saccade.training.settings import FORMAT, Settings, resolve
 
 MARK = ".saccade-preparing"  # there while a run is being prepared: what is beside it may be wiped
@@ -168,9 +168,7 @@ def environment() -> dict[str, Any]:
         "threads": torch.get_num_threads(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
         "machine": platform.machine(),
-        "cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
+        "cores": cores(),
     }
 
 

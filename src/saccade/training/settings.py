@@ -36,7 +36,8 @@ class TrainConfig:
     eval_every: int | None = None  # updates; unset: five times, evenly over the budget
     save_every: int | None = None  # updates; unset: about once a minute
     keep: int = 2  # checkpoints
-    average: int = 1  # the last so many checkpoints become the model
+    average: int = 1  # so many checkpoints, averaged, become the model
+    average_of: Literal["last", "best"] = "last"  # which: the newest, or the best on dev
     ema: float | None = None  # decay of an exponential moving average, which becomes the model
     patience: int | None = None  # evaluations without a better one before stopping
     device: str = "auto"  # auto, cpu, cuda, mps
@@ -90,6 +91,8 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
         raise InputError(f"unknown section [{section}]; {nearest(section, SECTIONS)}")
     task_name, task_values = part(config.get("task", {}), "[task]")
     model_name, model_values = part({"name": "transformer", **config.get("model", {})}, "[model]")
+    if allow_code:
+        _load_parts(config.get("model", {}))
     task_class = find(TASKS, task_name, what="task", allow_code=allow_code)
     model_class: Any = find(MODELS, model_name, what="model", allow_code=allow_code)
     if task_name not in model_class.tasks:
@@ -115,3 +118,11 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
     full = unbuild(build(model_class.Config, {**values["model"], **placeholder}, "model"))
     model = {name: value for name, value in full.items() if name not in placeholder}
     return Settings(task_name, task_class, task, model_name, model_class, preset, model, train)
+
+
+def _load_parts(values: Mapping[str, Any]) -> None:
+    """Load the user's own files among a model's parts: then the model finds them by name."""
+    for value in values.values():
+        name = value.get("name") if isinstance(value, Mapping) else value
+        if isinstance(name, str) and name.rpartition(":")[0].endswith(".py"):
+            find({}, name, what="part of the model", allow_code=True)

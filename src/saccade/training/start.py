@@ -16,8 +16,9 @@ from saccade.config import merge, unbuild
 from saccade.errors import InputError
 from saccade.training import checkpoint
 from saccade.training.checkpoint import load_tensors
-from saccade.training.crew import assemble, cores, processes_that_pay
+from saccade.training.crew import assemble
 from saccade.training.loop import Command, Weights, call
+from saccade.training.machine import cores, processes_that_pay
 from saccade.training.run import Run, environment, named_weights
 from saccade.training.settings import DEFAULT_MINUTES, MAY_CHANGE, Settings, resolve
 from saccade.training.team import Team, gather_team
@@ -104,6 +105,8 @@ def _decided(settings: Settings) -> Settings:
     train = settings.train
     if train.steps is None and train.minutes is None and train.patience is None:
         train = dataclasses.replace(train, minutes=DEFAULT_MINUTES)
+    if train.average_of == "best" and not settings.task.dev:
+        raise InputError('train.average_of = "best" needs task.dev to say which are best')
     if train.patience is not None and (train.eval_every is None or not settings.task.dev):
         raise InputError("train.patience counts evaluations: set train.eval_every and task.dev")
     if train.processes is None:

@@ -49,6 +49,7 @@ class Standing:
     evaluations: int = 0
     evaluated_step: int = 0
     averaged: list[int] = field(default_factory=list)  # steps of the checkpoints to average
+    values: dict[str, float] = field(default_factory=dict)  # what each of those scored on dev
     finished: bool = False
 
 
@@ -180,6 +181,8 @@ class Trainer:
         evaluation = self.evaluation()
         standing, value = self.standing, evaluation.main.value
         standing.evaluated_step = standing.step
+        if math.isfinite(value):
+            standing.values[str(standing.step)] = value
         standing.evaluations = max(standing.evaluations + 1, math.floor(self.share * EVALUATIONS))
         better = math.isfinite(value) and (standing.best is None or value > standing.best)
         if better:
@@ -233,6 +236,9 @@ class Trainer:
     # --- saving ---
 
     def _saving_due(self) -> bool:
+        scored = self.standing.evaluated_step == self.standing.step
+        if self.config.average_of == "best" and scored:
+            return True
         if self.config.save_every is not None:
             return self.standing.step % self.config.save_every == 0
         return time.monotonic() - self.saved_at > SAVE_SECONDS
@@ -248,9 +254,7 @@ class Trainer:
         }
         if weights.ema is not None:
             tensors["ema"] = weights.named(weights.ema)
-        if self.config.average > 1:
-            last = [step for step in self.standing.averaged if step != self.standing.step]
-            self.standing.averaged = [*last, self.standing.step][-self.config.average :]
+        self._choose_averaged()
         state = dataclasses.asdict(self.standing)
         try:
             folder = self.crew.run.checkpoints
@@ -259,6 +263,19 @@ class Trainer:
         except TrainingError as error:
             self.events.warn(f"no checkpoint at step {self.standing.step}: {error}")
         self.saved_at = time.monotonic()
+
+    def _choose_averaged(self) -> None:
+        """The checkpoint about to be written joins those to average, if it is one of them."""
+        standing = self.standing
+        candidates = [step for step in standing.averaged if step != standing.step]
+        if self.config.average_of == "last":
+            standing.averaged = [*candidates, standing.step][-self.config.average :]
+            return
+        if str(standing.step) in standing.values:
+            candidates.append(standing.step)
+        best = sorted(candidates, key=lambda step: -standing.values[str(step)])
+        standing.averaged = sorted(best[: self.config.average])
+        standing.values = {str(step): standing.values[str(step)] for step in standing.averaged}
 
     def restore(self, found: Checkpoint) -> None:
         """Continue from a checkpoint as if nothing had happened."""
@@ -278,13 +295,13 @@ class Trainer:
 
     def _finish(self) -> None:
         standing = self.standing
+        if self.crew.dev is not None and standing.evaluated_step != standing.step:
+            self._evaluate()
         if self.config.average > 1:
             self.save()
             self._average()
         elif self.crew.dev is None:
             self._write_model(self._chosen(), None)
-        elif standing.evaluated_step != standing.step:
-            self._evaluate()
         standing.finished = True
         self.save()
         self.crew.run.write_text("README.md", model_card(self))

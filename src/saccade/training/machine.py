@@ -1,0 +1,57 @@
+"""What this machine offers: devices, cores, memory, and how to use them well."""
+
+import contextlib
+import ctypes
+import os
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from typing import Any
+
+import torch
+
+from saccade.errors import InputError
+
+
+def device_of(name: str) -> torch.device:
+    """The device a config names; auto takes the fastest there is."""
+    available = {
+        "cuda": torch.cuda.is_available(),
+        "mps": torch.backends.mps.is_available(),
+        "cpu": True,
+    }
+    if name == "auto":
+        return torch.device(next(kind for kind, there in available.items() if there))
+    kind = name.partition(":")[0]
+    if not available.get(kind, False):
+        there = ", ".join(kind for kind, usable in available.items() if usable)
+        raise InputError(f"train.device = {name!r} is not usable here; usable: auto, {there}")
+    return torch.device(name)
+
+
+def autocast(precision: str, device: str) -> Callable[[], AbstractContextManager[Any]]:
+    if precision == "float32":
+        return nullcontext
+    return partial(torch.autocast, device_of(device).type, torch.bfloat16)
+
+
+def cores() -> int:
+    """The cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def processes_that_pay(device: str, batch_tokens: int, compiled: bool) -> int:
+    """One a core, as long as each has some hundred tokens a step to work on."""
+    if device_of(device).type != "cpu" or compiled or sys.platform == "win32":
+        return 1
+    return max(1, min(cores(), batch_tokens // 256))
+
+
+def keep_memory() -> None:
+    """Ask the C library to keep freed memory: fresh pages cost more than the work done in them."""
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError, AttributeError):
+            library = ctypes.CDLL(None)
+            for parameter in (-3, -1):  # M_MMAP_THRESHOLD, M_TRIM_THRESHOLD
+                library.mallopt(parameter, 1 << 30)
