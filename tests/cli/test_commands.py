@@ -93,3 +93,18 @@ def test_a_signal_saves_and_says_how_to_continue(
     assert "saccade train translate --train" in err
     assert "--resume" in err
     assert list((out / "checkpoints").glob("step-*"))
+
+
+def test_demo(tmp_path: Path) -> None:
+    out = tmp_path / "demo"
+    out.mkdir()
+    (out / ".saccade-demo").touch()  # an earlier demo's folder is replaced
+    (out / "old").touch()
+    done = process("demo", "--quick", "--out", out)
+    assert done.returncode == 0, done.stderr.decode()
+    said = done.stdout.decode()
+    for words in ("BLEU", "chrF", "Jane visite l'Afrique en septembre", "What next?"):
+        assert words in said
+    assert (out / "alignment.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (out / "alignment.svg").read_text()
+    assert not (out / "old").exists()

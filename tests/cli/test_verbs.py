@@ -17,7 +17,6 @@ from saccade.cli.train import TrainFlags
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import TrainingError
 from saccade.training import pool
-from saccade.training.model import load
 from saccade.training.pool import Job, Loading, Pool, Work, jobs
 from saccade.training.settings import resolve
 
@@ -245,17 +244,3 @@ def test_check(saccade: Saccade, tmp_path: Path) -> None:
 
 def test_clock() -> None:
     assert [clock(5.0), clock(65.0), clock(3725.0), clock(None)] == ["0:05", "1:05", "1:02:05", "–"]
-
-
-@pytest.mark.serial
-def test_demo(saccade: Saccade, tmp_path: Path) -> None:
-    out = tmp_path / "demo"
-    out.mkdir()
-    (out / ".saccade-demo").touch()  # an earlier demo's folder is replaced
-    said = saccade("demo", "--quick", "--out", out)
-    assert said.code == 0, said.err
-    for words in ("BLEU", "chrF", "Jane visite l'Afrique en septembre", "What next?"):
-        assert words in said.out
-    assert (out / "alignment.png").read_bytes().startswith(b"\x89PNG")
-    assert "<svg" in (out / "alignment.svg").read_text()
-    assert load(out / "run").parameters > 1_000_000

@@ -128,15 +128,14 @@ def _translate(page: "Console", model: "Model") -> None:
 
 def _look_inside(page: "Console", model: "Model", out: Path) -> None:
     prediction = model(SHOWN)
+    assert prediction.attention is not None
     words = model.words(SHOWN, prediction)
+    drawn = words if words.target else prediction.attention  # it may say nothing but the end
     page.print("[bold]What did it look at?[/] Each English word (a row) and the French words:\n")
-    if not words.target:
-        page.print("  (nothing yet: it said nothing)")
-        return
-    for line in words.text(width=min(76, max(40, page.width - 2))).split("\n"):
+    for line in drawn.text(width=min(76, max(40, page.width - 2))).split("\n"):
         page.print(f"  {line}", markup=False)
     for suffix in ("png", "svg"):
-        words.save(out / f"alignment.{suffix}")
+        drawn.save(out / f"alignment.{suffix}")
     page.print(f"\n  as pictures: {out / 'alignment.png'}, {out / 'alignment.svg'}")
 
 
