@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 
 from cyclopts import App, CycloptsError
 
-from saccade import __version__
 from saccade.cli.check import check
 from saccade.cli.demo import demo
 from saccade.cli.evaluate import evaluate
@@ -16,6 +15,7 @@ from saccade.cli.tasks import tasks
 from saccade.cli.terminal import close_quietly, note, utf8_streams
 from saccade.cli.train import train
 from saccade.errors import InputError, TrainingError
+from saccade.version import __version__
 
 STARTED_AT = time.monotonic()  # a budget of minutes is counted from here
 FAILED, WRONG_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
