@@ -14,7 +14,7 @@ import saccade
 SOURCE = Path(saccade.__file__).parent
 PROJECT = Path(__file__).parents[1]
 LAYERS = [  # foundation first; a layer imports only from earlier lines, never sideways
-    {"errors", "randomness"},
+    {"errors", "randomness", "version"},
     {"config"},
     {"blocks", "data"},
     {"decoding"},
@@ -29,6 +29,7 @@ LAYERS = [  # foundation first; a layer imports only from earlier lines, never s
 ]
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 FILES = sorted(SOURCE.rglob("*.py"))
+PUBLIC = ("__init__.py", "train")  # the flags of `saccade train`, which people know by name
 NAMELESS = {"utils", "util", "helpers", "base", "common", "misc"}
 PICKLES = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 RUNS_CODE = {"eval", "exec", "torch.load", "torch.save"}
@@ -95,7 +96,7 @@ def test_a_file_stays_small(path: Path) -> None:
             arguments = node.args.posonlyargs + node.args.args + node.args.kwonlyargs
             named = [a for a in arguments if a.arg not in ("self", "cls")]
             assert (node.end_lineno or 0) - node.lineno < 60, f"{node.name} is long"
-            most = 14 if path == SOURCE / "__init__.py" else 8  # the flags of `saccade train`
+            most = 16 if (path.name, node.name) == PUBLIC else 8
             assert len(named) <= most, f"{node.name} has {len(named)} arguments"
             assert node.args.kwarg is None, f"{node.name} hides its arguments in a **"
         if isinstance(node, ast.If):

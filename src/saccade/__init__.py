@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from saccade.version import __version__
+
 if TYPE_CHECKING:
     from saccade.blocks.recording import record_attention
     from saccade.decoding.options import DecodeOptions
@@ -19,7 +21,6 @@ if TYPE_CHECKING:
     from saccade.training.run import Run
 
 __all__ = ["DecodeOptions", "Model", "Run", "__version__", "load", "record_attention", "train"]
-__version__ = "0.1.0"
 
 _HOMES = {
     "DecodeOptions": "saccade.decoding.options",

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from cyclopts import App, CycloptsError
 
-from saccade import __version__
 from saccade.cli import check, demo, evaluate, models, predict, tasks, train
 from saccade.cli.terminal import close_quietly, note, utf8_streams
 from saccade.errors import InputError, TrainingError
+from saccade.version import __version__
 
 STARTED_AT = time.monotonic()  # a budget of minutes is counted from here
 FAILED, WRONG_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141

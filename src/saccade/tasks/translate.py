@@ -161,7 +161,8 @@ class Translate:
 
     def predict_dev(self, model: Any, texts: Sequence[str]) -> list[str]:
         """Quick translations for the evaluations during training: greedy."""
-        found = self.predict(model, texts, DecodeOptions(beam=1))
+        quick = DecodeOptions(beam=1, max_ratio=1.5, max_extra=5)  # untrained, it never ends
+        found = self.predict(model, texts, quick)
         return [prediction.text for prediction in found]
 
     def _read(self, model: Any, text: str) -> tuple[list[int], bool]:

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-import saccade
+from saccade.version import __version__
 
 if TYPE_CHECKING:
     from saccade.training.trainer import Trainer
@@ -15,7 +15,7 @@ def model_card(trainer: "Trainer") -> str:
     lines = [
         f"# {settings.model_name} for {settings.task_name}",
         "",
-        f"Trained with saccade {saccade.__version__}: preset `{settings.preset}`, "
+        f"Trained with saccade {__version__}: preset `{settings.preset}`, "
         f"{parameters:,} parameters, {standing.step:,} updates, {standing.seconds / 60:.1f} "
         f"minutes, seed {settings.train.seed}.",
         "",

@@ -152,7 +152,7 @@ class _Worker:
     """One process, asked line by line."""
 
     def __init__(self, command: list[str], first: dict[str, Any], number: int):
-        source = str(Path(__file__).parents[2])  # wherever this one was found
+        source = str(Path(__file__).parents[2])
         path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
         one = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
         self.number, self.first = number, first

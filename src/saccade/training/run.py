@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from saccade import __version__
 from saccade.config import dump_toml, read_toml
 from saccade.errors import InputError
 from saccade.tasks.task import Evaluation
 from saccade.training.checkpoint import load_tensors, save_tensors, write_file
 from saccade.training.machine import cores
 from saccade.training.settings import FORMAT, Settings, resolve
+from saccade.version import __version__
 
 MARK = ".saccade-preparing"  # there while a run is being prepared: what is beside it may be wiped
 

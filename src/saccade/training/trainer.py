@@ -24,6 +24,7 @@ from saccade.training.run import named_weights
 
 REFUSED_IN_A_ROW = 10
 EVALUATIONS = 5  # over the budget, when eval_every is unset
+EVALUATING = 0.05  # share of the time they may take
 SAVE_SECONDS = 60.0  # when save_every is unset
 
 
@@ -72,7 +73,8 @@ class Trainer:
         self.config = crew.settings.train
         self.standing = Standing()
         self.before = 0.0  # seconds used by earlier sittings
-        self.reserve = 0.0  # seconds the last evaluation and saving will take
+        self.reserve = 0.0  # seconds an evaluation and saving take: kept for the last
+        self.evaluated_at = 0.0
         self.saved_at = time.monotonic()
         self.signal = 0
         self.quality: list[str] = ["- not evaluated: there is no dev set"]  # for the model card
@@ -174,7 +176,11 @@ class Trainer:
             return self.standing.step % self.config.eval_every == 0
         # The last fifth ends with the run, and is evaluated by _finish.
         due = math.floor(self.share * EVALUATIONS)
-        return self.standing.evaluations < due < EVALUATIONS
+        if not self.standing.evaluations < due < EVALUATIONS:
+            return False
+        # By the clock, an evaluation that eats into the training is left out.
+        rested = self.seconds - self.evaluated_at
+        return self.config.steps is not None or self.reserve <= EVALUATING * rested
 
     def _evaluate(self) -> Evaluation:
         begun_at = time.monotonic()
@@ -194,7 +200,8 @@ class Trainer:
             {"step": standing.step, "seconds": round(self.seconds, 2),
              **{f"dev {metric.name}": metric.value for metric in evaluation.metrics}}
         )  # fmt: skip
-        self.reserve = max(self.reserve, time.monotonic() - begun_at + 1)
+        self.reserve = time.monotonic() - begun_at + 1
+        self.evaluated_at = self.seconds
         self.events.evaluation(self, evaluation, better)
         return evaluation
 
