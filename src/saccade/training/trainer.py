@@ -288,6 +288,9 @@ class Trainer:
             weights.fill(weights.ema, found.tensors["ema"])
         self.standing = Standing(**found.state)
         self.before = self.standing.seconds
+        if self.standing.finished:  # and lengthened since: it has its evaluations before it again
+            self.standing.finished = False
+            self.standing.evaluations = math.floor(self.share * EVALUATIONS)
         self.crew.learner.refused = self.standing.refused
         self.crew.run.cut_metrics(found.step)
 
