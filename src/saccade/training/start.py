@@ -45,7 +45,7 @@ def train_run(
     run = Run(out)
     if run.exists:
         settings = _continued(run, settings, start)
-        if _finished(run, settings):
+        if _finished(run, settings, start):
             events.warn(f"{out} is finished; nothing to do")
             return run
         task = settings.task_class.load(settings.task, run.path)
@@ -219,12 +219,12 @@ def _check_environment(run: Run, settings: Settings, events: Events) -> None:
             )
 
 
-def _finished(run: Run, settings: Settings) -> bool:
+def _finished(run: Run, settings: Settings, start: Start) -> bool:
     """Whether the last checkpoint ended the run, and nobody has lengthened it since."""
     found = checkpoint.load_latest(run.checkpoints, lambda _: None)
     if found is None or not found.state["finished"]:
         return False
-    before = unbuild(run.settings().train)
+    before = unbuild(run.settings(allow_code=start.allow_code).train)
     after = unbuild(settings.train)
     longer = [
         name for name in ("steps", "minutes", "patience")
