@@ -75,7 +75,6 @@ class Trainer:
         self.reserve = 0.0  # seconds the last evaluation and saving will take
         self.saved_at = time.monotonic()
         self.signal = 0
-        self.quality: list[str] = ["- not evaluated: there is no dev set"]  # for the model card
 
     # --- where it stands ---
 
@@ -231,7 +230,6 @@ class Trainer:
         run.write_weights(tensors, {"step": str(self.standing.step)})
         if evaluation is not None:
             run.write_evaluation("dev", evaluation)
-            self.quality = [f"- dev, greedy: {metric}" for metric in evaluation.metrics]
 
     # --- saving ---
 
@@ -305,9 +303,9 @@ class Trainer:
             self._average()
         elif self.crew.dev is None:
             self._write_model(self._chosen(), None)
-        standing.finished = True
-        self.save()
         self.crew.run.write_text("README.md", model_card(self))
+        standing.finished = True
+        self.save()  # last: a run that says it is finished lacks nothing
         self.events.finish(self)
 
     def _average(self) -> None:
