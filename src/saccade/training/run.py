@@ -126,7 +126,8 @@ class Run:
     def cut_metrics(self, step: int) -> None:
         """Forget what was logged after `step`: it will be logged again."""
         kept = [json.dumps(line) + "\n" for line in self.metrics() if line["step"] <= step]
-        write_file(self.path / "metrics.jsonl", "".join(kept).encode())
+        if (self.path / "metrics.jsonl").exists():
+            write_file(self.path / "metrics.jsonl", "".join(kept).encode())
 
     def write_evaluation(self, name: str, evaluation: Evaluation) -> None:
         (self.path / "evals").mkdir(exist_ok=True)

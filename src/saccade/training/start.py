@@ -69,10 +69,12 @@ def train_run(
         found = checkpoint.load_latest(run.checkpoints, events.warn)
         if found is not None:
             trainer.restore(found)
-        elif start.init is not None:
-            initialise(crew.module, Run(Path(start.init)), events)
-        elif crew.learner.weights.ema is not None:
-            crew.learner.weights.ema.copy_(crew.learner.weights.flat)
+        else:
+            run.cut_metrics(0)
+            if start.init is not None:
+                initialise(crew.module, Run(Path(start.init)), events)
+            if crew.learner.weights.ema is not None:
+                crew.learner.weights.ema.copy_(crew.learner.weights.flat)
         crew.team.exchange([trainer.standing.step + 1, trainer.standing.refused])
         trainer.train()
         call(crew.learner, Command.STOP)
