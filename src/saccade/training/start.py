@@ -42,6 +42,8 @@ def train_run(
     """Train what the config says, into `out`; with resume, continue what is there."""
     started_at = time.monotonic() if start.started_at is None else start.started_at
     settings = _decided(resolve(config, allow_code=start.allow_code))
+    if start.init is not None:
+        settings = _like(settings, Run(Path(start.init)), start)
     run = Run(out)
     if run.exists:
         settings = _continued(run, settings, start)
@@ -122,8 +124,6 @@ def _decided(settings: Settings) -> Settings:
 
 def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tuple[Settings, Any]:
     """A new run: tokenizers and token store are made, then the folder becomes a run."""
-    if start.init is not None:
-        settings = _like(settings, Run(Path(start.init)))
     new = not run.path.exists()
     run.prepare()
     try:
@@ -143,11 +143,13 @@ def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tup
     return settings, task
 
 
-def _like(settings: Settings, init: Run) -> Settings:
-    """Adapting a model keeps its shape and, unless told otherwise, its tokenizer."""
-    theirs = init.settings()
+def _like(settings: Settings, init: Run, start: Start) -> Settings:
+    """Adapting a model keeps its shape and its tokenizer."""
+    theirs = init.settings(allow_code=start.allow_code)
     if theirs.model_name != settings.model_name:
         raise InputError(f"--init: {init.path} is a {theirs.model_name}, not {settings.model_name}")
+    if not init.weights.is_file():
+        raise InputError(f"--init: {init.path} holds no model yet")
     task = dataclasses.replace(settings.task, tokenizer=str(init.path))
     return dataclasses.replace(settings, model=theirs.model, preset=theirs.preset, task=task)
 
