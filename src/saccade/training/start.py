@@ -16,10 +16,10 @@ from saccade.config import merge, unbuild
 from saccade.errors import InputError
 from saccade.training import checkpoint
 from saccade.training.checkpoint import load_tensors
-from saccade.training.crew import assemble
+from saccade.training.crew import assemble, refuse_batch_statistics
 from saccade.training.loop import Command, Weights, call
-from saccade.training.machine import cores, processes_that_pay
-from saccade.training.run import Run, environment, named_weights
+from saccade.training.machine import cores, device_of, processes_that_pay
+from saccade.training.run import Run, build_module, environment, named_weights
 from saccade.training.settings import DEFAULT_MINUTES, MAY_CHANGE, Settings, resolve
 from saccade.training.team import Team, gather_team
 from saccade.training.trainer import Events, Trainer
@@ -113,6 +113,8 @@ def _decided(settings: Settings) -> Settings:
         raise InputError('train.average_of = "best" needs task.dev to say which are best')
     if train.patience is not None and (train.eval_every is None or not settings.task.dev):
         raise InputError("train.patience counts evaluations: set train.eval_every and task.dev")
+    if device_of(train.device).type != "cpu" and (train.processes or 1) > 1:
+        raise InputError(f"train.processes = {train.processes} share memory of the CPU: set it to 1")
     if train.processes is None:
         paying = processes_that_pay(train.device, train.batch_tokens, train.compile)
         train = dataclasses.replace(train, processes=paying)
@@ -124,7 +126,7 @@ def _decided(settings: Settings) -> Settings:
 
 def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tuple[Settings, Any]:
     """A new run: tokenizers and token store are made, then the folder becomes a run."""
-    new = not run.path.exists()
+    ours = [path for path in (run.path, *run.path.parents) if not path.exists()]
     run.prepare()
     try:
         task = settings.task_class.prepare(settings.task, run.path, events.warn)
@@ -132,11 +134,13 @@ def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tup
         task.store(run.tokens, events.warn)
         if settings.task.dev:
             run.write_dev(*task.pairs(settings.task.dev, events.warn))
+        pieces = (settings.train.processes or 1) * settings.train.accumulate
+        refuse_batch_statistics(build_module(settings, task, meta=True), pieces)
     except BaseException:
         for path in run.path.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        if new:
-            run.path.rmdir()
+        for path in ours:
+            path.rmdir()
         raise
     run.write_environment({"data": task.fingerprints(), "threads": settings.train.threads})
     run.begin(settings)
