@@ -19,6 +19,7 @@ from saccade.training.checkpoint import load_tensors
 from saccade.training.crew import assemble, refuse_batch_statistics
 from saccade.training.loop import Command, Weights, call
 from saccade.training.machine import cores, device_of, processes_that_pay
+from saccade.training.optim import MOMENTS
 from saccade.training.run import Run, build_module, environment, named_weights
 from saccade.training.settings import DEFAULT_MINUTES, MAY_CHANGE, Settings, resolve
 from saccade.training.team import Team, gather_team
@@ -51,7 +52,9 @@ def train_run(
             events.warn(f"{out} is finished; nothing to do")
             return run
         task = settings.task_class.load(settings.task, run.path)
-        _check_data(run, task, start)
+        if start.accept_changes:
+            _check_fits(run, settings, task)
+        _check_data(run, task, start, events)
         run.begin(settings)
     else:
         settings, task = _prepared(run, settings, start, events)
@@ -206,14 +209,34 @@ def _same_tokenizer(mine: Any, theirs: Any) -> Any:
     return dataclasses.replace(mine, joint=theirs.joint)
 
 
-def _check_data(run: Run, task: Any, start: Start) -> None:
-    then = run.environment().get("data", {})
-    changed = [name for name, mark in task.fingerprints().items() if then.get(name) != mark]
+def _check_fits(run: Run, settings: Settings, task: Any) -> None:
+    """An accepted change may not be one that no checkpoint can be continued with."""
+    found = checkpoint.load_latest(run.checkpoints, lambda _: None)
+    if found is None:
+        return
+    mine = named_weights(build_module(settings, task, meta=True))
+    then = {name: tensor.shape for name, tensor in found.tensors["model"].items()}
+    if then != {name: tensor.shape for name, tensor in mine.items()}:
+        raise InputError(f"{run.path}: its checkpoint does not fit the changed model")
+    optimizer = settings.train.optimizer.name
+    if f"moment{MOMENTS[optimizer] - 1}" not in found.tensors:
+        raise InputError(f"{run.path}: its checkpoint does not fit train.optimizer {optimizer!r}")
+
+
+def _check_data(run: Run, task: Any, start: Start, events: Events) -> None:
+    """Changed data is refused, or accepted and taken in."""
+    then, now = run.environment().get("data", {}), task.fingerprints()
+    changed = [name for name, mark in now.items() if then.get(name) != mark]
     if changed and not start.accept_changes:
         raise InputError(
             f"{run.path}: the {' and '.join(changed)} data changed since it was begun; restore "
             "it, choose another --out, or add --accept-changes"
         )
+    if start.accept_changes:
+        task.store(run.tokens, events.warn)
+        if task.config.dev:
+            run.write_dev(*task.pairs(task.config.dev, events.warn))
+        run.write_environment({**run.environment(), "data": now})
 
 
 def _check_environment(run: Run, settings: Settings, events: Events) -> None:

@@ -283,7 +283,8 @@ class Trainer:
         for number, moment in enumerate(weights.moments):
             weights.fill(moment, found.tensors[f"moment{number}"])
         if weights.ema is not None:
-            weights.fill(weights.ema, found.tensors["ema"])
+            # Absent when it was asked for after the start, and that was accepted.
+            weights.fill(weights.ema, found.tensors.get("ema", found.tensors["model"]))
         self.standing = Standing(**found.state)
         self.before = self.standing.seconds
         if self.standing.finished:  # and lengthened since: it has its evaluations before it again
