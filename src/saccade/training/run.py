@@ -72,7 +72,9 @@ class Run:
             hint = _similar(self.path)
             raise InputError(f"{self.path} is not a saccade run (no config.toml){hint}")
         config = read_toml(self.path / "config.toml")
-        version = config.get("format")
+        if "format" not in config:
+            raise InputError(f"{self.path} is not a saccade run (its config.toml is of another kind)")
+        version = config["format"]
         if not isinstance(version, int) or version > FORMAT:
             raise InputError(
                 f"{self.path}: written by saccade {config.get('saccade')} in format {version}, "
