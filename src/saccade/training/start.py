@@ -114,6 +114,8 @@ def _decided(settings: Settings) -> Settings:
         train = dataclasses.replace(train, minutes=DEFAULT_MINUTES)
     if train.average_of == "best" and not settings.task.dev:
         raise InputError('train.average_of = "best" needs task.dev to say which are best')
+    if train.ema is not None and train.average > 1:
+        raise InputError("train.ema and train.average both make the model: set one of them")
     if train.patience is not None and (train.eval_every is None or not settings.task.dev):
         raise InputError("train.patience counts evaluations: set train.eval_every and task.dev")
     if device_of(train.device).type != "cpu" and (train.processes or 1) > 1:
