@@ -162,7 +162,15 @@ class Trainer:
                 "step": update.step, "seconds": round(self.seconds, 2), "rate": update.rate,
                 "grad_norm": update.grad_norm, **update.losses,
             }  # fmt: skip
-            self.crew.run.append_metrics(line)
+            self._log(line)
+
+    def _log(self, line: dict[str, Any]) -> None:
+        """A line of metrics.jsonl; a full disk or a score that is no number stops nothing."""
+        known = {key: value for key, value in line.items() if math.isfinite(value)}
+        try:
+            self.crew.run.append_metrics(known)
+        except OSError as error:
+            self.events.warn(f"metrics of step {line['step']} not written: {error}")
 
     # --- evaluating ---
 
@@ -189,7 +197,7 @@ class Trainer:
             self._write_model(self._chosen(), evaluation)
         else:
             standing.stale += 1
-        self.crew.run.append_metrics(
+        self._log(
             {"step": standing.step, "seconds": round(self.seconds, 2),
              **{f"dev {metric.name}": metric.value for metric in evaluation.metrics}}
         )  # fmt: skip
@@ -259,6 +267,7 @@ class Trainer:
             checkpoint.save(folder, Checkpoint(self.standing.step, tensors, state))
             checkpoint.prune(folder, keep, self.standing.averaged)
         except TrainingError as error:
+            self.standing.averaged = [s for s in self.standing.averaged if s != self.standing.step]
             self.events.warn(f"no checkpoint at step {self.standing.step}: {error}")
         self.saved_at = time.monotonic()
 
@@ -301,8 +310,9 @@ class Trainer:
             self._evaluate()
         if self.config.average > 1:
             self.save()
+        if self.config.average > 1 and standing.averaged:
             self._average()
-        elif self.crew.dev is None:
+        elif standing.best is None:
             self._write_model(self._chosen(), None)
         self.crew.run.write_text("README.md", model_card(self))
         standing.finished = True
