@@ -41,6 +41,7 @@ class Standing:
 
     step: int = 0
     seconds: float = 0.0  # of wall time used, by all sittings
+    reserve: float = 0.0  # seconds the last evaluation and saving will take
     refused: int = 0
     refused_in_a_row: int = 0
     best: float | None = None
@@ -72,7 +73,6 @@ class Trainer:
         self.config = crew.settings.train
         self.standing = Standing()
         self.before = 0.0  # seconds used by earlier sittings
-        self.reserve = 0.0  # seconds the last evaluation and saving will take
         self.saved_at = time.monotonic()
         self.signal = 0
 
@@ -84,13 +84,13 @@ class Trainer:
 
     @property
     def share(self) -> float:
-        """Of the budget used, from 0 to 1; by steps when they are given, else by the clock."""
-        if self.config.steps is not None:
-            return min(1.0, self.standing.step / self.config.steps)
-        if self.config.minutes is None:
-            return 0.0
-        budget = max(1.0, 60 * self.config.minutes - self.reserve)
-        return min(1.0, self.seconds / budget)
+        """Of the budget used, from 0 to 1; of steps and minutes, what ends first."""
+        steps, minutes = self.config.steps, self.config.minutes
+        by_steps = 0.0 if steps is None else self.standing.step / steps
+        if minutes is None:
+            return min(1.0, by_steps)
+        by_clock = self.seconds / max(1.0, 60 * minutes - self.standing.reserve)
+        return min(1.0, max(by_steps, by_clock))
 
     def rate(self, step: int) -> float:
         rates = Rates(
@@ -201,7 +201,7 @@ class Trainer:
             {"step": standing.step, "seconds": round(self.seconds, 2),
              **{f"dev {metric.name}": metric.value for metric in evaluation.metrics}}
         )  # fmt: skip
-        self.reserve = max(self.reserve, time.monotonic() - begun_at + 1)
+        standing.reserve = max(standing.reserve, time.monotonic() - begun_at + 1)
         self.events.evaluation(self, evaluation, better)
         return evaluation
 
