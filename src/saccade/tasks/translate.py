@@ -45,6 +45,11 @@ class TranslateConfig:
     max_length: int = 256  # tokens of a training text; longer pairs are dropped and counted
     on_bad_utf8: Literal["stop", "replace", "skip"] = "stop"
 
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "max_length"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}, it must be at least 1")
+
 
 class Translate:
     """The task: tokenizers, and how to learn, decode and score with them."""

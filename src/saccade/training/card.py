@@ -12,11 +12,12 @@ def model_card(trainer: "Trainer") -> str:
     """README.md of a run."""
     settings, standing = trainer.crew.settings, trainer.standing
     parameters = sum(trainer.crew.learner.weights.sizes)
+    scores = trainer.crew.run.evaluation("dev")["metrics"]
     lines = [
         f"# {settings.model_name} for {settings.task_name}",
         "",
         f"Trained with saccade {__version__}: preset `{settings.preset}`, "
-        f"{parameters:,} parameters, {standing.step:,} updates, {standing.seconds / 60:.1f} "
+        f"{parameters:,} parameters, {standing.step:,} updates, {trainer.seconds / 60:.1f} "
         f"minutes, seed {settings.train.seed}.",
         "",
         "## Data",
@@ -24,7 +25,8 @@ def model_card(trainer: "Trainer") -> str:
         f"- dev: {' '.join(settings.task.dev or ['none'])}",
         "",
         "## Quality",
-        *trainer.quality,
+        *(_score(name, **score) for name, score in scores.items()),
+        *([] if scores else ["- not evaluated: there is no dev set"]),
         "",
         "## Use",
         "```",
@@ -32,3 +34,7 @@ def model_card(trainer: "Trainer") -> str:
         "```",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _score(name: str, value: float, signature: str) -> str:
+    return f"- dev, greedy: {name} {value:.2f} ({signature})"

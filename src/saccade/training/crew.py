@@ -85,7 +85,7 @@ def assemble(
     if store is None:
         store = task.store(run.tokens, warn)
     members = team(module)
-    _refuse_batch_statistics(module, members.size * config.accumulate)
+    refuse_batch_statistics(module, members.size * config.accumulate)
     weights = Weights(module, config.optimizer, members, ema=config.ema is not None)
     objective = task.objective(module, config.smoothing)
     if config.compile:
@@ -98,7 +98,7 @@ def assemble(
     return Crew(run, settings, task, module, learner, members, order, store, run.dev())
 
 
-def _refuse_batch_statistics(module: nn.Module, pieces: int) -> None:
+def refuse_batch_statistics(module: nn.Module, pieces: int) -> None:
     if pieces > 1 and any(getattr(part, "depends_on_batch", False) for part in module.modules()):
         raise InputError(
             "batch norm over time depends on the batch: set train.processes=1 and "

@@ -72,7 +72,11 @@ class Run:
             hint = _similar(self.path)
             raise InputError(f"{self.path} is not a saccade run (no config.toml){hint}")
         config = read_toml(self.path / "config.toml")
-        version = config.get("format")
+        if "format" not in config:
+            raise InputError(
+                f"{self.path} is not a saccade run (its config.toml is of another kind)"
+            )
+        version = config["format"]
         if not isinstance(version, int) or version > FORMAT:
             raise InputError(
                 f"{self.path}: written by saccade {config.get('saccade')} in format {version}, "
@@ -126,7 +130,8 @@ class Run:
     def cut_metrics(self, step: int) -> None:
         """Forget what was logged after `step`: it will be logged again."""
         kept = [json.dumps(line) + "\n" for line in self.metrics() if line["step"] <= step]
-        write_file(self.path / "metrics.jsonl", "".join(kept).encode())
+        if (self.path / "metrics.jsonl").exists():
+            write_file(self.path / "metrics.jsonl", "".join(kept).encode())
 
     def write_evaluation(self, name: str, evaluation: Evaluation) -> None:
         (self.path / "evals").mkdir(exist_ok=True)

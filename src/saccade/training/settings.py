@@ -58,6 +58,10 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise InputError(f"{name} is {value}, it must be more than 0")
+        for name in ("ema", "smoothing"):
+            value = getattr(self, name)
+            if value is not None and not 0 <= value < 1:
+                raise InputError(f"{name} is {value}, it must be at least 0 and less than 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +93,9 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
     """Settings from the tables [task], [model] and [train]; the preset fills what is unset."""
     for section in config.keys() - {"task", "model", "train", "format", "saccade"}:
         raise InputError(f"unknown section [{section}]; {nearest(section, SECTIONS)}")
+    for section in SECTIONS:
+        if not isinstance(config.get(section, {}), Mapping):
+            raise InputError(f"{section} = {config[section]!r}; expected a table [{section}]")
     task_name, task_values = part(config.get("task", {}), "[task]")
     model_name, model_values = part({"name": "transformer", **config.get("model", {})}, "[model]")
     if allow_code:
@@ -101,8 +108,8 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
             f"model {model_name!r} does not do {task_name!r}; these do: {', '.join(fitting)}"
         )
     preset = model_values.pop("preset", model_class.default_preset)
-    if preset not in model_class.PRESETS:
-        hint = nearest(preset, model_class.PRESETS)
+    if preset not in list(model_class.PRESETS):
+        hint = nearest(str(preset), model_class.PRESETS)
         raise InputError(f"model {model_name!r} has no preset {preset!r}; {hint}")
     values = merge(
         model_class.PRESETS[preset], {**config, "task": task_values, "model": model_values}

@@ -16,10 +16,11 @@ from saccade.config import merge, unbuild
 from saccade.errors import InputError
 from saccade.training import checkpoint
 from saccade.training.checkpoint import load_tensors
-from saccade.training.crew import assemble
+from saccade.training.crew import assemble, refuse_batch_statistics
 from saccade.training.loop import Command, Weights, call
-from saccade.training.machine import cores, processes_that_pay
-from saccade.training.run import Run, environment, named_weights
+from saccade.training.machine import cores, device_of, processes_that_pay
+from saccade.training.optim import MOMENTS
+from saccade.training.run import Run, build_module, environment, named_weights
 from saccade.training.settings import DEFAULT_MINUTES, MAY_CHANGE, Settings, resolve
 from saccade.training.team import Team, gather_team
 from saccade.training.trainer import Events, Trainer
@@ -42,14 +43,18 @@ def train_run(
     """Train what the config says, into `out`; with resume, continue what is there."""
     started_at = time.monotonic() if start.started_at is None else start.started_at
     settings = _decided(resolve(config, allow_code=start.allow_code))
+    if start.init is not None:
+        settings = _like(settings, Run(Path(start.init)), start)
     run = Run(out)
     if run.exists:
         settings = _continued(run, settings, start)
-        if _finished(run, settings):
+        if _finished(run, settings, start):
             events.warn(f"{out} is finished; nothing to do")
             return run
         task = settings.task_class.load(settings.task, run.path)
-        _check_data(run, task, start)
+        if start.accept_changes:
+            _check_fits(run, settings, task)
+        _check_data(run, task, start, events)
         run.begin(settings)
     else:
         settings, task = _prepared(run, settings, start, events)
@@ -69,10 +74,12 @@ def train_run(
         found = checkpoint.load_latest(run.checkpoints, events.warn)
         if found is not None:
             trainer.restore(found)
-        elif start.init is not None:
-            initialise(crew.module, Run(Path(start.init)), events)
-        elif crew.learner.weights.ema is not None:
-            crew.learner.weights.ema.copy_(crew.learner.weights.flat)
+        else:
+            run.cut_metrics(0)
+            if start.init is not None:
+                initialise(crew.module, Run(Path(start.init)), events)
+            if crew.learner.weights.ema is not None:
+                crew.learner.weights.ema.copy_(crew.learner.weights.flat)
         crew.team.exchange([trainer.standing.step + 1, trainer.standing.refused])
         trainer.train()
         call(crew.learner, Command.STOP)
@@ -107,8 +114,14 @@ def _decided(settings: Settings) -> Settings:
         train = dataclasses.replace(train, minutes=DEFAULT_MINUTES)
     if train.average_of == "best" and not settings.task.dev:
         raise InputError('train.average_of = "best" needs task.dev to say which are best')
+    if train.ema is not None and train.average > 1:
+        raise InputError("train.ema and train.average both make the model: set one of them")
     if train.patience is not None and (train.eval_every is None or not settings.task.dev):
         raise InputError("train.patience counts evaluations: set train.eval_every and task.dev")
+    if device_of(train.device).type != "cpu" and (train.processes or 1) > 1:
+        raise InputError(
+            f"train.processes = {train.processes} share memory of the CPU: set it to 1"
+        )
     if train.processes is None:
         paying = processes_that_pay(train.device, train.batch_tokens, train.compile)
         train = dataclasses.replace(train, processes=paying)
@@ -120,9 +133,7 @@ def _decided(settings: Settings) -> Settings:
 
 def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tuple[Settings, Any]:
     """A new run: tokenizers and token store are made, then the folder becomes a run."""
-    if start.init is not None:
-        settings = _like(settings, Run(Path(start.init)))
-    new = not run.path.exists()
+    ours = [path for path in (run.path, *run.path.parents) if not path.exists()]
     run.prepare()
     try:
         task = settings.task_class.prepare(settings.task, run.path, events.warn)
@@ -130,22 +141,26 @@ def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tup
         task.store(run.tokens, events.warn)
         if settings.task.dev:
             run.write_dev(*task.pairs(settings.task.dev, events.warn))
+        pieces = (settings.train.processes or 1) * settings.train.accumulate
+        refuse_batch_statistics(build_module(settings, task, meta=True), pieces)
     except BaseException:
         for path in run.path.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        if new:
-            run.path.rmdir()
+        for path in ours:
+            path.rmdir()
         raise
     run.write_environment({"data": task.fingerprints(), "threads": settings.train.threads})
     run.begin(settings)
     return settings, task
 
 
-def _like(settings: Settings, init: Run) -> Settings:
-    """Adapting a model keeps its shape and, unless told otherwise, its tokenizer."""
-    theirs = init.settings()
+def _like(settings: Settings, init: Run, start: Start) -> Settings:
+    """Adapting a model keeps its shape and its tokenizer."""
+    theirs = init.settings(allow_code=start.allow_code)
     if theirs.model_name != settings.model_name:
         raise InputError(f"--init: {init.path} is a {theirs.model_name}, not {settings.model_name}")
+    if not init.weights.is_file():
+        raise InputError(f"--init: {init.path} holds no model yet")
     task = dataclasses.replace(settings.task, tokenizer=str(init.path))
     return dataclasses.replace(settings, model=theirs.model, preset=theirs.preset, task=task)
 
@@ -198,14 +213,34 @@ def _same_tokenizer(mine: Any, theirs: Any) -> Any:
     return dataclasses.replace(mine, joint=theirs.joint)
 
 
-def _check_data(run: Run, task: Any, start: Start) -> None:
-    then = run.environment().get("data", {})
-    changed = [name for name, mark in task.fingerprints().items() if then.get(name) != mark]
+def _check_fits(run: Run, settings: Settings, task: Any) -> None:
+    """An accepted change may not be one that no checkpoint can be continued with."""
+    found = checkpoint.load_latest(run.checkpoints, lambda _: None)
+    if found is None:
+        return
+    mine = named_weights(build_module(settings, task, meta=True))
+    then = {name: tensor.shape for name, tensor in found.tensors["model"].items()}
+    if then != {name: tensor.shape for name, tensor in mine.items()}:
+        raise InputError(f"{run.path}: its checkpoint does not fit the changed model")
+    optimizer = settings.train.optimizer.name
+    if f"moment{MOMENTS[optimizer] - 1}" not in found.tensors:
+        raise InputError(f"{run.path}: its checkpoint does not fit train.optimizer {optimizer!r}")
+
+
+def _check_data(run: Run, task: Any, start: Start, events: Events) -> None:
+    """Changed data is refused, or accepted and taken in."""
+    then, now = run.environment().get("data", {}), task.fingerprints()
+    changed = [name for name, mark in now.items() if then.get(name) != mark]
     if changed and not start.accept_changes:
         raise InputError(
             f"{run.path}: the {' and '.join(changed)} data changed since it was begun; restore "
             "it, choose another --out, or add --accept-changes"
         )
+    if start.accept_changes:
+        task.store(run.tokens, events.warn)
+        if task.config.dev:
+            run.write_dev(*task.pairs(task.config.dev, events.warn))
+        run.write_environment({**run.environment(), "data": now})
 
 
 def _check_environment(run: Run, settings: Settings, events: Events) -> None:
@@ -219,12 +254,12 @@ def _check_environment(run: Run, settings: Settings, events: Events) -> None:
             )
 
 
-def _finished(run: Run, settings: Settings) -> bool:
+def _finished(run: Run, settings: Settings, start: Start) -> bool:
     """Whether the last checkpoint ended the run, and nobody has lengthened it since."""
     found = checkpoint.load_latest(run.checkpoints, lambda _: None)
     if found is None or not found.state["finished"]:
         return False
-    before = unbuild(run.settings().train)
+    before = unbuild(run.settings(allow_code=start.allow_code).train)
     after = unbuild(settings.train)
     longer = [
         name for name in ("steps", "minutes", "patience")

@@ -42,6 +42,7 @@ class Standing:
 
     step: int = 0
     seconds: float = 0.0  # of wall time used, by all sittings
+    reserve: float = 0.0  # seconds the last evaluation and saving will take
     refused: int = 0
     refused_in_a_row: int = 0
     best: float | None = None
@@ -73,11 +74,9 @@ class Trainer:
         self.config = crew.settings.train
         self.standing = Standing()
         self.before = 0.0  # seconds used by earlier sittings
-        self.reserve = 0.0  # seconds an evaluation and saving take: kept for the last
         self.evaluated_at = 0.0
         self.saved_at = time.monotonic()
         self.signal = 0
-        self.quality: list[str] = ["- not evaluated: there is no dev set"]  # for the model card
 
     # --- where it stands ---
 
@@ -87,13 +86,13 @@ class Trainer:
 
     @property
     def share(self) -> float:
-        """Of the budget used, from 0 to 1; by steps when they are given, else by the clock."""
-        if self.config.steps is not None:
-            return min(1.0, self.standing.step / self.config.steps)
-        if self.config.minutes is None:
-            return 0.0
-        budget = max(1.0, 60 * self.config.minutes - self.reserve)
-        return min(1.0, self.seconds / budget)
+        """Of the budget used, from 0 to 1; of steps and minutes, what ends first."""
+        steps, minutes = self.config.steps, self.config.minutes
+        by_steps = 0.0 if steps is None else self.standing.step / steps
+        if minutes is None:
+            return min(1.0, by_steps)
+        by_clock = self.seconds / max(1.0, 60 * minutes - self.standing.reserve)
+        return min(1.0, max(by_steps, by_clock))
 
     def rate(self, step: int) -> float:
         rates = Rates(
@@ -165,7 +164,15 @@ class Trainer:
                 "step": update.step, "seconds": round(self.seconds, 2), "rate": update.rate,
                 "grad_norm": update.grad_norm, **update.losses,
             }  # fmt: skip
-            self.crew.run.append_metrics(line)
+            self._log(line)
+
+    def _log(self, line: dict[str, Any]) -> None:
+        """A line of metrics.jsonl; a full disk or a score that is no number stops nothing."""
+        known = {key: value for key, value in line.items() if math.isfinite(value)}
+        try:
+            self.crew.run.append_metrics(known)
+        except OSError as error:
+            self.events.warn(f"metrics of step {line['step']} not written: {error}")
 
     # --- evaluating ---
 
@@ -180,7 +187,7 @@ class Trainer:
             return False
         # By the clock, an evaluation that eats into the training is left out.
         rested = self.seconds - self.evaluated_at
-        return self.config.steps is not None or self.reserve <= EVALUATING * rested
+        return self.config.steps is not None or self.standing.reserve <= EVALUATING * rested
 
     def _evaluate(self) -> Evaluation:
         begun_at = time.monotonic()
@@ -196,11 +203,11 @@ class Trainer:
             self._write_model(self._chosen(), evaluation)
         else:
             standing.stale += 1
-        self.crew.run.append_metrics(
+        self._log(
             {"step": standing.step, "seconds": round(self.seconds, 2),
              **{f"dev {metric.name}": metric.value for metric in evaluation.metrics}}
         )  # fmt: skip
-        self.reserve = time.monotonic() - begun_at + 1
+        standing.reserve = time.monotonic() - begun_at + 1
         self.evaluated_at = self.seconds
         self.events.evaluation(self, evaluation, better)
         return evaluation
@@ -238,7 +245,6 @@ class Trainer:
         run.write_weights(tensors, {"step": str(self.standing.step)})
         if evaluation is not None:
             run.write_evaluation("dev", evaluation)
-            self.quality = [f"- dev, greedy: {metric}" for metric in evaluation.metrics]
 
     # --- saving ---
 
@@ -268,6 +274,7 @@ class Trainer:
             checkpoint.save(folder, Checkpoint(self.standing.step, tensors, state))
             checkpoint.prune(folder, keep, self.standing.averaged)
         except TrainingError as error:
+            self.standing.averaged = [s for s in self.standing.averaged if s != self.standing.step]
             self.events.warn(f"no checkpoint at step {self.standing.step}: {error}")
         self.saved_at = time.monotonic()
 
@@ -292,9 +299,13 @@ class Trainer:
         for number, moment in enumerate(weights.moments):
             weights.fill(moment, found.tensors[f"moment{number}"])
         if weights.ema is not None:
-            weights.fill(weights.ema, found.tensors["ema"])
+            # Absent when it was asked for after the start, and that was accepted.
+            weights.fill(weights.ema, found.tensors.get("ema", found.tensors["model"]))
         self.standing = Standing(**found.state)
         self.before = self.standing.seconds
+        if self.standing.finished:  # and lengthened since: it has its evaluations before it again
+            self.standing.finished = False
+            self.standing.evaluations = math.floor(self.share * EVALUATIONS)
         self.crew.learner.refused = self.standing.refused
         self.crew.run.cut_metrics(found.step)
 
@@ -306,12 +317,13 @@ class Trainer:
             self._evaluate()
         if self.config.average > 1:
             self.save()
+        if self.config.average > 1 and standing.averaged:
             self._average()
-        elif self.crew.dev is None:
+        elif standing.best is None:
             self._write_model(self._chosen(), None)
-        standing.finished = True
-        self.save()
         self.crew.run.write_text("README.md", model_card(self))
+        standing.finished = True
+        self.save()  # last: a run that says it is finished lacks nothing
         self.events.finish(self)
 
     def _average(self) -> None:

@@ -1,0 +1,61 @@
+"""A corpus of forty lines, and runs so small that training one takes a moment."""
+
+import random
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from saccade.config import merge
+from saccade.training.checkpoint import load_tensors
+from saccade.training.run import Run
+from saccade.training.start import Start, train_run
+from saccade.training.trainer import Events
+
+Pair = tuple[str, str]
+
+
+def pairs(count: int = 40, seed: int = 1) -> list[Pair]:
+    """Letters, and the same in capitals, backwards."""
+    draw = random.Random(seed)
+    rows = [[draw.choice("abcdefgh") for _ in range(draw.randint(2, 8))] for _ in range(count)]
+    return [(" ".join(row), " ".join(row[::-1]).upper()) for row in rows]
+
+
+def write_corpus(folder: Path, name: str = "train", count: int = 40, seed: int = 1) -> list[str]:
+    """Two files of lines."""
+    sides = zip(*pairs(count, seed), strict=True)
+    files = [folder / f"{name}.{side}" for side in ("source", "target")]
+    for file, lines in zip(files, sides, strict=True):
+        file.write_text("".join(line + "\n" for line in lines), encoding="utf-8")
+    return [str(file) for file in files]
+
+
+def tiny(files: list[str], *layers: Mapping[str, Any]) -> dict[str, Any]:
+    """The smallest config that trains; the first file pair is both train and dev."""
+    return merge(
+        {
+            "task": {"name": "translate", "train": files, "tokenizer": "characters"},
+            "model": {"dim": 16, "layers": 1, "heads": 2, "ffn_dim": 16},
+            "train": {"steps": 6, "batch_tokens": 200, "processes": 1, "threads": 1, "warmup": 2},
+        },
+        *layers,
+    )
+
+
+def train(config: Mapping[str, Any], out: Path, **how: Any) -> tuple[Run, list[str]]:
+    """The run, and what it warned of; `how` are fields of Start and of Events."""
+    warnings: list[str] = []
+    hears = {name: how.pop(name) for name in ("update", "evaluation", "finish") if name in how}
+    return train_run(config, out, Start(**how), Events(warn=warnings.append, **hears)), warnings
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    """All files of a folder, hidden ones too, with their bytes."""
+    files = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    return {str(path.relative_to(folder)): path.read_bytes() for path in files}
+
+
+def weights_at(run: Run, step: int, file: str = "model") -> dict[str, torch.Tensor]:
+    return load_tensors(run.checkpoints / f"step-{step:08d}" / f"{file}.safetensors")

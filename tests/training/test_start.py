@@ -1,0 +1,439 @@
+"""Starting, repeating and continuing: what is in the way stays, what failed leaves nothing."""
+
+import dataclasses
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_runs import everything, tiny, train, write_corpus
+
+from saccade.blocks.norms import LayerNorm
+from saccade.config import merge, override
+from saccade.errors import InputError
+from saccade.tasks.translate import Translate
+from saccade.training import machine
+from saccade.training.checkpoint import load_tensors, steps
+from saccade.training.run import MARK, Run
+from saccade.training.settings import MAY_CHANGE
+from saccade.training.start import Start, mean_and_spread, train_run, train_seeds
+
+DEV = {"train": {"eval_every": 3, "save_every": 2}}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture
+def config(files: list[str]) -> dict[str, Any]:
+    return tiny(files, {"task": {"dev": files}}, DEV)
+
+
+class Killed(BaseException):
+    """What a kill looks like from inside: nothing after it runs."""
+
+
+def die_at(step: int) -> Callable[[Any, Any], None]:
+    def update(_: Any, update: Any) -> None:
+        if update.step == step:
+            raise Killed
+
+    return update
+
+
+# --- the folder --------------------------------------------------------------------------------
+
+
+def test_a_folder_with_something_else_in_it_is_left_alone(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    (tmp_path / "letter.txt").write_text("dear")
+    for resume in (False, True):
+        with pytest.raises(InputError, match="not empty and holds no saccade run"):
+            train(config, tmp_path, resume=resume)
+    assert everything(tmp_path) == {"letter.txt": b"dear"}
+    with pytest.raises(InputError, match="is a file"):
+        train(config, tmp_path / "letter.txt")
+
+
+def test_a_config_of_another_program_is_not_a_run(tmp_path: Path, config: dict[str, Any]) -> None:
+    (tmp_path / "config.toml").write_text("[server]\nport = 80\n")
+    with pytest.raises(InputError, match="not a saccade run"):
+        train(config, tmp_path, resume=True)
+    assert everything(tmp_path) == {"config.toml": b"[server]\nport = 80\n"}
+
+
+def test_a_run_is_continued_only_when_asked_to(tmp_path: Path, config: dict[str, Any]) -> None:
+    run, _ = train(config, tmp_path / "run")
+    before = everything(run.path)
+    with pytest.raises(InputError, match="holds a run already; add --resume"):
+        train(config, run.path)
+    _, warnings = train(config, run.path, resume=True)
+    assert warnings == [f"{run.path} is finished; nothing to do"]
+    assert everything(run.path) == before
+
+
+def test_resume_starts_when_there_is_nothing(tmp_path: Path, config: dict[str, Any]) -> None:
+    (tmp_path / "empty").mkdir()
+    for out in (tmp_path / "empty", tmp_path / "new" / "deep"):
+        run, _ = train(config, out, resume=True)
+        assert run.weights.is_file()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda lines: [*lines[:-1], b"caf\xe9\n"], "line 40.*not UTF-8"),
+        (lambda lines: lines[:-1], "39.*40|40.*39"),
+        (lambda _: [], "no pair|lines"),
+    ],
+)
+@pytest.mark.parametrize("name", ["train", "dev"])
+def test_a_failed_start_leaves_nothing(
+    tmp_path: Path, config: dict[str, Any], name: str, spoil: Any, message: str
+) -> None:
+    bad = write_corpus(tmp_path, "bad")
+    lines = Path(bad[1]).read_bytes().splitlines(keepends=True)
+    Path(bad[1]).write_bytes(b"".join(spoil(lines)))
+    (tmp_path / "mine").mkdir()
+    for out in (tmp_path / "mine", tmp_path / "made" / "run"):
+        with pytest.raises(InputError, match=message):
+            train(merge(config, {"task": {name: bad}}), out)
+    assert not list((tmp_path / "mine").iterdir())
+    assert not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("set_", "message"),
+    [
+        ("train.device=abacus", "not usable here; usable: auto"),
+        ("model.norm=layer", "batch norm over time"),  # made to depend on the batch
+        ("task.train=['nowhere', 'none']", "nowhere: no such file"),
+    ],
+)
+def test_what_cannot_train_is_refused_before_the_folder_is_a_run(
+    tmp_path: Path,
+    config: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    set_: str,
+    message: str,
+) -> None:
+    monkeypatch.setattr(LayerNorm, "depends_on_batch", True, raising=False)
+    with pytest.raises(InputError, match=message):
+        train(override(config, [set_, "train.accumulate=2"]), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_dev_set_of_blank_lines_is_refused(tmp_path: Path, config: dict[str, Any]) -> None:
+    (tmp_path / "blank").write_text("\n\n")
+    blank = [str(tmp_path / "blank")] * 2
+    with pytest.raises(InputError, match="no pair with text on both sides"):
+        train(merge(config, {"task": {"dev": blank}}), tmp_path / "run")
+
+
+def test_a_start_killed_while_preparing_is_begun_anew(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    run = Run(tmp_path / "run")
+    run.prepare()
+    (run.path / "tokenizer.json").write_text("half a tok")
+    (run.path / "tokens").mkdir()
+    again, _ = train(config, run.path)
+    whole, _ = train(config, tmp_path / "whole")
+    assert again.weights.read_bytes() == whole.weights.read_bytes()
+    assert not (run.path / MARK).exists()
+
+
+# --- continuing --------------------------------------------------------------------------------
+
+
+def test_more_steps_lengthen_a_finished_run(tmp_path: Path, config: dict[str, Any]) -> None:
+    run, _ = train(config, tmp_path / "run")
+    seen: list[int] = []
+    longer = override(config, ["train.steps=9"])
+    train(longer, run.path, resume=True, update=lambda _, update: seen.append(update.step))
+    assert seen == [7, 8, 9]
+    assert run.config()["train"]["steps"] == 9
+    _, warnings = train(longer, run.path, resume=True)
+    assert "finished" in warnings[0]
+
+
+def test_a_lengthened_run_that_dies_is_not_finished(tmp_path: Path, config: dict[str, Any]) -> None:
+    run, _ = train(config, tmp_path / "run")
+    longer = override(config, ["train.steps=12"])
+    with pytest.raises(Killed):
+        train(longer, run.path, resume=True, update=die_at(11))
+    seen: list[int] = []
+    train(longer, run.path, resume=True, update=lambda _, update: seen.append(update.step))
+    assert seen == [11, 12]
+
+
+def test_a_lengthened_run_is_evaluated_on_its_way(tmp_path: Path, files: list[str]) -> None:
+    config = tiny(files, {"task": {"dev": files}})
+    run, _ = train(config, tmp_path / "run")
+    train(override(config, ["train.steps=12"]), run.path, resume=True)
+    evaluated = [line["step"] for line in run.metrics() if "dev BLEU" in line]
+    assert [step for step in evaluated if 6 < step < 12]
+
+
+@pytest.mark.parametrize(
+    "set_", ["train.seed=2", "model.dropout=0.3", "train.batch_tokens=90", "task.max_length=99"]
+)
+def test_another_config_is_refused_and_named(
+    tmp_path: Path, config: dict[str, Any], set_: str
+) -> None:
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))
+    before = everything(tmp_path / "run")
+    changed = override(config, [set_])
+    with pytest.raises(InputError, match=re.escape(set_.partition("=")[0]) + " was"):
+        train(changed, tmp_path / "run", resume=True)
+    assert everything(tmp_path / "run") == before
+    run, _ = train(changed, tmp_path / "run", resume=True, accept_changes=True)
+    assert steps(run.checkpoints)[-1] == 6
+
+
+def test_what_may_change_may_change(tmp_path: Path, config: dict[str, Any]) -> None:
+    values = {
+        "steps": 7, "minutes": 9.0, "patience": 5, "eval_every": 2, "save_every": 3, "keep": 4,
+        "device": "cpu", "threads": 2,
+    }  # fmt: skip
+    assert set(values) == set(MAY_CHANGE)
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))
+    run, warnings = train(merge(config, {"train": values}), tmp_path / "run", resume=True)
+    assert run.config()["train"] == {**run.config()["train"], **values}
+    assert any("threads was 1" in warning and "not the same to the bit" in warning
+               for warning in warnings)  # fmt: skip
+    torch.set_num_threads(1)
+
+
+@pytest.mark.parametrize(
+    ("set_", "survives"),
+    [("train.ema=0.9", True), ("train.optimizer=adamw", False), ("model.dim=32", False)],
+)
+def test_accepted_changes_fit_or_are_refused(
+    tmp_path: Path, config: dict[str, Any], set_: str, survives: bool
+) -> None:
+    config = override(config, ["train.optimizer=sgd"])
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))
+    before = everything(tmp_path / "run")
+    changed = override(config, [set_])
+    if survives:
+        run, _ = train(changed, tmp_path / "run", resume=True, accept_changes=True)
+        assert steps(run.checkpoints)[-1] == 6
+        return
+    with pytest.raises(InputError, match="does not fit"):
+        train(changed, tmp_path / "run", resume=True, accept_changes=True)
+    assert everything(tmp_path / "run") == before
+
+
+def test_another_corpus_is_refused_until_accepted_and_then_learned_from(tmp_path: Path) -> None:
+    files, dev = write_corpus(tmp_path), write_corpus(tmp_path, "dev", 8)
+    config = tiny(files, {"task": {"dev": dev}}, DEV)
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))
+    write_corpus(tmp_path, "train", 30, seed=2)
+    write_corpus(tmp_path, "dev", 5, seed=2)
+    with pytest.raises(InputError, match="the train and dev data changed"):
+        train(config, tmp_path / "run", resume=True)
+    seen: list[int] = []
+    run, _ = train(
+        config, tmp_path / "run", resume=True, accept_changes=True,
+        update=lambda trainer, _: seen.append(len(trainer.crew.store)),
+    )  # fmt: skip
+    assert set(seen) == {30}
+    assert len(run.dev()[0]) == 5
+    train(override(config, ["train.steps=7"]), run.path, resume=True)  # and it is no news again
+
+
+def test_a_missing_corpus_is_named_on_resume(tmp_path: Path) -> None:
+    files = write_corpus(tmp_path)
+    with pytest.raises(Killed):
+        train(tiny(files), tmp_path / "run", update=die_at(5))
+    Path(files[1]).unlink()
+    with pytest.raises(InputError, match="no such file"):
+        train(tiny(files), tmp_path / "run", resume=True)
+
+
+def test_a_run_of_the_users_own_code_is_continued(tmp_path: Path, files: list[str]) -> None:
+    (tmp_path / "mine.py").write_text("from saccade.models.transformer import Transformer as Me\n")
+    config = tiny(files, {"model": {"name": f"{tmp_path / 'mine.py'}:Me"}})
+    run, _ = train(config, tmp_path / "run", allow_code=True)
+    _, warnings = train(config, run.path, allow_code=True, resume=True)
+    assert "finished" in warnings[0]
+    train(config, tmp_path / "next", allow_code=True, init=str(run.path))
+    with (tmp_path / "mine.py").open("a") as file:
+        file.write("# other code than what was allowed\n")
+    with pytest.raises(InputError, match="allow-code"):
+        train(config, run.path, resume=True)
+
+
+# --- what is logged ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_what_was_logged_after_the_checkpoint_is_logged_once(
+    tmp_path: Path, files: list[str], saved: bool
+) -> None:
+    sets = ["train.steps=40", f"train.save_every={15 if saved else 1000}"]
+    config = override(tiny(files), sets)
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(35))
+    run = Run(tmp_path / "run")
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 40, "lo')  # killed while writing it
+    assert [line["step"] for line in run.metrics()] == [10, 20, 30]
+    train(config, run.path, resume=True)
+    lines = (run.path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["step"] for line in lines] == [10, 20, 30, 40]
+
+
+def test_the_card_of_a_resumed_run_tells_its_quality(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([9.0, 8.0, 7.0])
+    score = Translate.score
+
+    def falling(self: Any, *texts: Any) -> Any:
+        found = score(self, *texts)
+        worse = dataclasses.replace(found.main, value=next(scores))
+        return dataclasses.replace(found, metrics=[worse, *found.metrics[1:]])
+
+    monkeypatch.setattr(Translate, "score", falling)
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))  # after the best, at step 3
+    run, _ = train(config, tmp_path / "run", resume=True)
+    card = (run.path / "README.md").read_text()
+    assert "BLEU 9.00 (nrefs:1" in card
+    assert "6 updates" in card
+
+
+# --- init --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def parent(files: list[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
+    config = tiny(files, {"model": {"dropout": 0.0}})
+    return train(config, tmp_path_factory.mktemp("runs") / "parent")[0]
+
+
+def test_init_takes_over_weights_tokenizer_and_shape(
+    tmp_path: Path, parent: Run, files: list[str]
+) -> None:
+    other = write_corpus(tmp_path, "other", 10, seed=9)
+    config = override(tiny(other), ["model.dim=32", "train.steps=1", "train.peak_rate=1e-30"])
+    run, _ = train(config, tmp_path / "run", init=str(parent.path))
+    theirs = load_tensors(parent.weights)
+    assert all(
+        torch.equal(tensor, theirs[name]) for name, tensor in load_tensors(run.weights).items()
+    )
+    assert run.settings().model == parent.settings().model
+    name = "tokenizer.json"
+    assert (run.path / name).read_bytes() == (parent.path / name).read_bytes()
+
+
+def test_init_fills_the_moving_average_too(tmp_path: Path, parent: Run, files: list[str]) -> None:
+    config = override(tiny(files), ["train.steps=1", "train.peak_rate=1e-30", "train.ema=0.5"])
+    run, _ = train(config, tmp_path / "run", init=str(parent.path))
+    theirs = load_tensors(parent.weights)
+    for name, tensor in load_tensors(run.weights).items():
+        assert torch.allclose(tensor, theirs[name], atol=1e-6), name
+
+
+def test_a_run_begun_by_init_resumes_by_the_same_command(
+    tmp_path: Path, parent: Run, files: list[str]
+) -> None:
+    config = override(tiny(files), ["train.save_every=2", "train.seed=5"])
+    whole, _ = train(config, tmp_path / "whole", init=str(parent.path), resume=True)
+    for step in (1, 5):  # before and after the first checkpoint
+        out = tmp_path / f"cut-{step}"
+        with pytest.raises(Killed):
+            train(config, out, init=str(parent.path), resume=True, update=die_at(step))
+        run, _ = train(config, out, init=str(parent.path), resume=True)
+        assert run.weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_init_of_what_is_no_model_leaves_nothing(
+    tmp_path: Path, parent: Run, files: list[str]
+) -> None:
+    shutil.copytree(parent.path, tmp_path / "bare")
+    (tmp_path / "bare" / "model.safetensors").unlink()
+    for init in (tmp_path / "bare", tmp_path / "nowhere"):
+        with pytest.raises(InputError, match=init.name):
+            train(tiny(files), tmp_path / "run", init=str(init))
+        assert not (tmp_path / "run").exists()
+
+
+def test_init_from_another_model_is_refused(
+    tmp_path: Path, parent: Run, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from saccade.models import MODELS
+
+    monkeypatch.setitem(MODELS, "other", MODELS["transformer"])
+    config = tiny(files, {"model": {"name": "other"}})
+    with pytest.raises(InputError, match="is a transformer, not other"):
+        train(config, tmp_path / "run", init=str(parent.path))
+
+
+# --- seeds -------------------------------------------------------------------------------------
+
+
+def test_seeds_are_runs_side_by_side(tmp_path: Path, files: list[str]) -> None:
+    runs = train_seeds(tiny(files), tmp_path, [1, 2])
+    assert [run.path.name for run in runs] == ["seed-1", "seed-2"]
+    assert [run.config()["train"]["seed"] for run in runs] == [1, 2]
+    first, second = (load_tensors(run.weights) for run in runs)
+    assert any(not torch.equal(first[name], second[name]) for name in first)
+    alone = train_run(override(tiny(files), ["train.seed=2"]), tmp_path / "alone")
+    assert alone.weights.read_bytes() == runs[1].weights.read_bytes()
+
+
+def test_mean_and_spread() -> None:
+    mean, spread = mean_and_spread([1.0, 2.0, 3.0])
+    assert (mean, spread) == pytest.approx((2.0, 1.0))
+    assert mean_and_spread([4.0]) == (4.0, 0.0)
+
+
+# --- the machine -------------------------------------------------------------------------------
+
+
+def test_what_the_machine_decides_is_written_down(tmp_path: Path, files: list[str]) -> None:
+    config = override(tiny(files), ["train.steps=1"])
+    del config["train"]["processes"], config["train"]["threads"]
+    run, _ = train(config, tmp_path / "run")
+    written = run.config()["train"]
+    assert written["processes"] == 1  # 200 tokens a batch are not worth a second
+    assert written["threads"] == machine.cores()
+    torch.set_num_threads(1)
+
+
+def test_processes_that_pay() -> None:
+    assert machine.processes_that_pay("cpu", 100, compiled=False) == 1
+    assert machine.processes_that_pay("cpu", 10**6, compiled=False) == machine.cores()
+    assert machine.processes_that_pay("cpu", 10**6, compiled=True) == 1
+
+
+def test_unset_budget_is_a_default_of_minutes(tmp_path: Path, files: list[str]) -> None:
+    config = tiny(files)
+    del config["train"]["steps"]
+    before = time.monotonic() - 3600  # the budget began an hour ago
+    run = train_run(config, tmp_path / "run", Start(started_at=before))
+    assert run.config()["train"]["minutes"] == 15
+    assert steps(run.checkpoints) == [0]
+
+
+def test_patience_needs_something_to_count(tmp_path: Path, files: list[str]) -> None:
+    for sets in (["train.patience=2"], ["train.patience=2", "train.eval_every=2"]):
+        with pytest.raises(InputError, match=r"eval_every and task\.dev"):
+            train(override(tiny(files), sets), tmp_path / "run")
+    with pytest.raises(InputError, match="average_of"):
+        train(override(tiny(files), ["train.average_of=best"]), tmp_path / "run")
