@@ -60,7 +60,7 @@ BAD_CALLS = {
     "bad seeds": (["--seeds", "1,x"], ["1,x"]),
     "one column": (["--columns", "a"], ["columns"]),
     "no init": (["--init", "no-run"], ["no-run", "not a saccade run"]),
-    "code": (["--model", "mine.py:Model"], ["--allow-code"]),
+    "no such code": (["--model", "mine.py:Model"], ["mine.py: cannot be read"]),
     "no such device": (["--device", "cuda:77"], ["cuda:77"]),
 }
 
@@ -122,3 +122,11 @@ def test_eval_refuses(saccade: Saccade, run_folder: Path, corpus: Path) -> None:
     refused(saccade("eval", run_folder), "--data")
     refused(saccade("eval", run_folder, *data, "--moses", "xx"), "xx")
     refused(saccade("eval", run_folder, *data, "--name", "../up"), "../up")
+
+
+def test_somebodys_code_is_not_run_unasked(saccade: Saccade, corpus: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("import pathlib\npathlib.Path(__file__).with_name('ran').touch()\n")
+    arguments = train_arguments(corpus, tmp_path / "run")
+    refused(saccade(*arguments, "--model", f"{mine}:Model"), "--allow-code")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.py"]

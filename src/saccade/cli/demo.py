@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 CORPUS = "builtin:french-english"
 MARK = ".saccade-demo"  # in a folder that a demo made and may replace
 AFTER_MINUTES = 0.3  # what scoring and drawing take
-# A slow machine makes a few hundred updates: the rate must be up soon, and scoring costs time.
-FEW_STEPS = ["train.warmup=100", "train.eval_every=1000"]
 QUICK_STEPS, QUICK_TESTS = 30, 16
 SHOWN = "Jane visite l'Afrique en septembre."
 TRANSLATED = (
@@ -97,7 +95,7 @@ def _trained(flags: DemoFlags) -> "Run":
         steps=QUICK_STEPS if flags.quick else None,
         minutes=None if flags.quick else max(0.1, flags.minutes - AFTER_MINUTES),
         processes=1 if flags.quick else None,
-        set=["train.batch_tokens=256"] if flags.quick else FEW_STEPS,
+        set=["train.batch_tokens=256"] if flags.quick else ["train.eval_every=1000"],
     )
     (run,) = train_with(chosen, chosen.tables("translate"), [], started_at=STARTED_AT)
     return run
