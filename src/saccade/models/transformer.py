@@ -44,6 +44,16 @@ class TransformerConfig:
     ffn_dropout: float = 0.0
     bias: bool = False  # of attention and the second feed-forward map
 
+    def __post_init__(self) -> None:
+        for name in ("dim", "layers", "heads", "ffn_dim", "limit"):
+            value = getattr(self, name)
+            most = 1000 if name == "layers" else 2**20  # beyond, it is a mistake or an attack
+            if not 1 <= value <= most:
+                raise InputError(f"{name} is {value}, it must be from 1 to {most:,}")
+        for name in ("dropout", "attention_dropout", "ffn_dropout"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(f"{name} is {getattr(self, name)}, it must be from 0 to below 1")
+
 
 class Transformer(nn.Module):
     """Encoder and decoder; embeddings are shared with the output, and by both if `joint`."""
