@@ -134,7 +134,7 @@ def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tup
     ours = [path for path in (run.path, *run.path.parents) if not path.exists()]
     run.prepare()
     try:
-        task = settings.task_class.prepare(settings.task, run.path, events.warn)
+        task = settings.task_class.prepare(settings.task, run.path)
         settings = dataclasses.replace(settings, task=task.config)
         task.store(run.tokens, events.warn)
         if settings.task.dev:
