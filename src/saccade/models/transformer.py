@@ -23,6 +23,10 @@ from saccade.config import find, part
 from saccade.errors import InputError
 
 
+# A run folder may be a stranger's: beyond these, building its model would fill the memory.
+MOST = {"dim": 1 << 16, "layers": 1000, "heads": 1 << 16, "ffn_dim": 1 << 20, "limit": 1 << 24}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TransformerConfig:
     source_vocab_size: int  # these two come from the data, never from a config file
@@ -43,6 +47,12 @@ class TransformerConfig:
     activation: Literal["relu", "gelu", "gelu-tanh", "silu", "tanh"] = "relu"
     ffn_dropout: float = 0.0
     bias: bool = False  # of attention and the second feed-forward map
+
+    def __post_init__(self) -> None:
+        for name, most in MOST.items():
+            value = getattr(self, name)
+            if not 1 <= value <= most:
+                raise InputError(f"{name} is {value}, it must be from 1 to {most}")
 
 
 class Transformer(nn.Module):
