@@ -22,7 +22,6 @@ from saccade.blocks.sequences import Padded
 from saccade.config import find, part
 from saccade.errors import InputError
 
-
 # A run folder may be a stranger's: beyond these, building its model would fill the memory.
 MOST = {"dim": 1 << 16, "layers": 1000, "heads": 1 << 16, "ffn_dim": 1 << 20, "limit": 1 << 24}
 

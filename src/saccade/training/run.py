@@ -73,7 +73,9 @@ class Run:
             raise InputError(f"{self.path} is not a saccade run (no config.toml){hint}")
         config = read_toml(self.path / "config.toml")
         if "format" not in config:
-            raise InputError(f"{self.path} is not a saccade run (its config.toml is of another kind)")
+            raise InputError(
+                f"{self.path} is not a saccade run (its config.toml is of another kind)"
+            )
         version = config["format"]
         if not isinstance(version, int) or version > FORMAT:
             raise InputError(
