@@ -125,7 +125,7 @@ def test_what_cannot_train_is_refused_before_the_folder_is_a_run(
     set_: str,
     message: str,
 ) -> None:
-    monkeypatch.setattr(LayerNorm, "depends_on_batch", True, raising=False)  # noqa: FBT003
+    monkeypatch.setattr(LayerNorm, "depends_on_batch", True, raising=False)
     with pytest.raises(InputError, match=message):
         train(override(config, [set_, "train.accumulate=2"]), tmp_path / "run")
     assert not (tmp_path / "run").exists()
@@ -326,9 +326,7 @@ def parent(files: list[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train(config, tmp_path_factory.mktemp("runs") / "parent")[0]
 
 
-def test_init_takes_over_weights_tokenizer_and_shape(
-    tmp_path: Path, parent: Run, files: list[str]
-) -> None:
+def test_init_takes_over_weights_tokenizer_and_shape(tmp_path: Path, parent: Run) -> None:
     other = write_corpus(tmp_path, "other", 10, seed=9)
     config = override(tiny(other), ["model.dim=32", "train.steps=1", "train.peak_rate=1e-30"])
     run, _ = train(config, tmp_path / "run", init=str(parent.path))

@@ -58,7 +58,6 @@ def team(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def scores(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Say what each evaluation is to find."""
-
     score = Translate.score
 
     def say(*values: float) -> None:
@@ -161,9 +160,7 @@ def test_the_moving_average_follows_its_formula_and_is_the_model(learn: Learn) -
     assert not close(load_tensors(run.weights), weights_at(run, 20), atol=1e-5)
 
 
-def test_evaluating_the_moving_average_leaves_training_alone(
-    learn: Learn, dev: list[str]
-) -> None:
+def test_evaluating_the_moving_average_leaves_training_alone(learn: Learn, dev: list[str]) -> None:
     plain = learn("train.ema=0.6")
     evaluated = learn("train.ema=0.6", f"task.dev={dev}", "train.eval_every=1")
     for file in ("model", "ema"):
