@@ -326,9 +326,7 @@ def parent(files: list[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train(config, tmp_path_factory.mktemp("runs") / "parent")[0]
 
 
-def test_init_takes_over_weights_tokenizer_and_shape(
-    tmp_path: Path, parent: Run, files: list[str]
-) -> None:
+def test_init_takes_over_weights_tokenizer_and_shape(tmp_path: Path, parent: Run) -> None:
     other = write_corpus(tmp_path, "other", 10, seed=9)
     config = override(tiny(other), ["model.dim=32", "train.steps=1", "train.peak_rate=1e-30"])
     run, _ = train(config, tmp_path / "run", init=str(parent.path))

@@ -22,6 +22,9 @@ from saccade.blocks.sequences import Padded
 from saccade.config import find, part
 from saccade.errors import InputError
 
+# A run folder may be a stranger's: beyond these, building its model would fill the memory.
+MOST = {"dim": 1 << 16, "layers": 1000, "heads": 1 << 16, "ffn_dim": 1 << 20, "limit": 1 << 24}
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TransformerConfig:
@@ -45,11 +48,10 @@ class TransformerConfig:
     bias: bool = False  # of attention and the second feed-forward map
 
     def __post_init__(self) -> None:
-        for name in ("dim", "layers", "heads", "ffn_dim", "limit"):
+        for name, most in MOST.items():
             value = getattr(self, name)
-            most = 1000 if name == "layers" else 2**20  # beyond, it is a mistake or an attack
             if not 1 <= value <= most:
-                raise InputError(f"{name} is {value}, it must be from 1 to {most:,}")
+                raise InputError(f"{name} is {value}, it must be from 1 to {most}")
         for name in ("dropout", "attention_dropout", "ffn_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}, it must be from 0 to below 1")

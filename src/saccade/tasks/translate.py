@@ -63,13 +63,11 @@ class Translate:
     # --- making and finding it ---
 
     @classmethod
-    def prepare(cls, config: TranslateConfig, folder: Path, warn: Warn) -> "Translate":
+    def prepare(cls, config: TranslateConfig, folder: Path) -> "Translate":
         """Train or take over the tokenizers, and write them into the run."""
         text = cls._text(config, config.train)
         if config.tokenizer in TOKENIZERS:
             tokenizers = _train_tokenizers(config, text)
-            if summary := text.report.summary():
-                warn(f"{' '.join(config.train)}: {summary}")
         else:
             tokenizers = _find_tokenizers(config.tokenizer)
         joint = tokenizers[0] is tokenizers[1]
@@ -115,6 +113,8 @@ class Translate:
         store = build_store(
             folder, text, self.source, self.target, text.fingerprint(), self.config.max_length
         )
+        if summary := text.report.summary():  # nothing when the store was there already
+            warn(f"{' '.join(self.config.train)}: {summary}")
         if store.report.too_long:
             warn(
                 f"{store.report.too_long:,} of {store.report.pairs:,} training pairs are longer "

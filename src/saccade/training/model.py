@@ -9,6 +9,7 @@ from torch import nn
 
 from saccade.blocks.quantized import quantize
 from saccade.decoding.options import DecodeOptions
+from saccade.errors import InputError, nearest
 from saccade.inspection.alignment import AttentionMap
 from saccade.tasks.task import Evaluation, Prediction
 from saccade.tasks.words import word_map
@@ -83,6 +84,8 @@ def load(
     path: str | Path | Run, *, precision: Precision = "float32", allow_code: bool = False
 ) -> Model:
     """The model of a run; a run that names a user's file needs `allow_code`."""
+    if precision not in PRECISIONS:
+        raise InputError(f"unknown precision {precision!r}; {nearest(precision, PRECISIONS)}")
     run = path if isinstance(path, Run) else Run(Path(path))
     settings = run.settings(allow_code=allow_code)
     task = settings.task_class.load(settings.task, run.path)

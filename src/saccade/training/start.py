@@ -57,7 +57,7 @@ def train_run(
         _check_data(run, task, start, events)
         run.begin(settings)
     else:
-        settings, task = _prepared(run, settings, start, events)
+        settings, task = _prepared(run, settings, events)
     _check_environment(run, settings, events)
     torch.set_num_threads(settings.train.threads or 1)
 
@@ -71,21 +71,27 @@ def train_run(
     crew = assemble(run, settings, task, team, events.warn)
     try:
         trainer = Trainer(crew, events, started_at)
-        found = checkpoint.load_latest(run.checkpoints, events.warn)
-        if found is not None:
-            trainer.restore(found)
-        else:
-            run.cut_metrics(0)
-            if start.init is not None:
-                initialise(crew.module, Run(Path(start.init)), events)
-            if crew.learner.weights.ema is not None:
-                crew.learner.weights.ema.copy_(crew.learner.weights.flat)
+        _take_up(trainer, start, events)
         crew.team.exchange([trainer.standing.step + 1, trainer.standing.refused])
         trainer.train()
         call(crew.learner, Command.STOP)
     finally:
         crew.team.disband()
     return run
+
+
+def _take_up(trainer: Trainer, start: Start, events: Events) -> None:
+    """Go on from the last checkpoint, or from the first step."""
+    crew = trainer.crew
+    found = checkpoint.load_latest(crew.run.checkpoints, events.warn)
+    if found is not None:
+        trainer.restore(found)
+        return
+    crew.run.cut_metrics(0)
+    if start.init is not None:
+        initialise(crew.module, Run(Path(start.init)), events)
+    if crew.learner.weights.ema is not None:
+        crew.learner.weights.ema.copy_(crew.learner.weights.flat)
 
 
 def train_seeds(
@@ -131,12 +137,12 @@ def _decided(settings: Settings) -> Settings:
     return dataclasses.replace(settings, train=train)
 
 
-def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tuple[Settings, Any]:
+def _prepared(run: Run, settings: Settings, events: Events) -> tuple[Settings, Any]:
     """A new run: tokenizers and token store are made, then the folder becomes a run."""
     ours = [path for path in (run.path, *run.path.parents) if not path.exists()]
     run.prepare()
     try:
-        task = settings.task_class.prepare(settings.task, run.path, events.warn)
+        task = settings.task_class.prepare(settings.task, run.path)
         settings = dataclasses.replace(settings, task=task.config)
         task.store(run.tokens, events.warn)
         if settings.task.dev:

@@ -1,0 +1,240 @@
+"""Translate: every kind of text in, exactly one prediction out, the same alone as in company."""
+
+import gzip
+import json
+import math
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_runs import pairs, tiny, train, write_corpus
+
+from saccade.config import override
+from saccade.decoding.options import DecodeOptions
+from saccade.errors import InputError
+from saccade.training.checkpoint import load_tensors
+from saccade.training.model import Model, load
+
+ODD = [
+    "a b c", "", "   ", "\t", "a\x00b", "\x00", "a\u2028b", "\u2028", "a\u0085b", "🙂 👩‍👩‍👧",
+    "</s>", "<pad> <s> a", "\ufeffa", "zzz", "a\rb", "ａ", "e\u0301", "a" * 300,
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="module")
+def model(files: list[str], tmp_path_factory: pytest.TempPathFactory) -> Model:
+    run, _ = train(override(tiny(files), ["train.steps=20"]), tmp_path_factory.mktemp("r") / "run")
+    return load(run)
+
+
+def trained(files: Sequence[str], out: Path, *sets: str) -> Model:
+    return load(train(override(tiny(list(files)), ["train.steps=3", *sets]), out)[0])
+
+
+# --- tokenizers --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram", "words", "characters", "bytes"])
+def test_every_tokenizer_trains_and_predicts_whatever_the_text(
+    files: list[str], tmp_path: Path, kind: str
+) -> None:
+    model = trained(files, tmp_path / "run", f"task.tokenizer={kind}", "task.vocab_size=300")
+    found = model.predict(ODD, DecodeOptions(beam=2, max_extra=3, max_ratio=0.1))
+    assert len(found) == len(ODD)
+    for text, each in zip(ODD, found, strict=True):
+        assert bool(each.tokens) == bool(text.strip())  # blank gives blank, all else something
+        assert math.isfinite(each.score)
+
+
+def test_separate_vocabularies_have_separate_embeddings(files: list[str], tmp_path: Path) -> None:
+    model = trained(files, tmp_path / "run", "task.joint=false")
+    assert model.task.source.encode("a") != []
+    small, large = model.task.source, model.task.target
+    assert "A" in large.tokens(large.encode("A"))
+    assert "A" not in small.tokens(small.encode("A"))
+    names = load_tensors(model.run.weights).keys()
+    assert sum("embedding" in name for name in names) == 2
+    assert len(model.predict(["a b"])) == 1
+
+
+@pytest.mark.parametrize("joint", ["true", "false"])
+def test_a_tokenizer_is_taken_from_a_run(files: list[str], tmp_path: Path, joint: str) -> None:
+    first = trained(files, tmp_path / "first", f"task.joint={joint}")
+    other = write_corpus(tmp_path, "other", 10, seed=9)
+    second = trained(other, tmp_path / "second", f"task.tokenizer={first.run.path}")
+    for name in {path.name for path in first.run.path.glob("tokenizer*")}:
+        assert (first.run.path / name).read_bytes() == (second.run.path / name).read_bytes()
+    assert second.settings.task.joint is (joint == "true")
+    config = override(tiny(other), ["train.steps=5", f"task.tokenizer={first.run.path}"])
+    train(config, tmp_path / "second", resume=True)  # the same command continues
+
+
+def test_a_tokenizer_is_taken_from_a_file(files: list[str], tmp_path: Path) -> None:
+    first = trained(files, tmp_path / "first")
+    file = first.run.path / "tokenizer.json"
+    second = trained(files, tmp_path / "second", f"task.tokenizer={file}")
+    assert (second.run.path / "tokenizer.json").read_bytes() == file.read_bytes()
+    with pytest.raises(InputError, match="neither a kind"):
+        trained(files, tmp_path / "third", "task.tokenizer=bqe")
+    assert not (tmp_path / "third").exists()
+
+
+def test_lowercase_reads_capitals_as_small_letters(files: list[str], tmp_path: Path) -> None:
+    model = trained(files, tmp_path / "run", "task.lowercase=true")
+    small, large = model.predict(["a b c", "A B C"])
+    assert (small.text, small.ids) == (large.text, large.ids)
+    assert small.text == small.text.lower()
+
+
+# --- files -------------------------------------------------------------------------------------
+
+
+def as_tsv(path: Path) -> list[str]:
+    path = path.with_suffix(".tsv")
+    path.write_text("source\ttarget\n" + "".join(f"{s}\t{t}\n" for s, t in pairs()))
+    return [str(path)]
+
+
+def as_jsonl(path: Path) -> list[str]:
+    path = path.with_suffix(".jsonl.gz")
+    rows = "".join(json.dumps({"source": s, "target": t}) + "\n" for s, t in pairs())
+    path.write_bytes(gzip.compress(rows.encode()))
+    return [str(path)]
+
+
+def as_parquet(path: Path) -> list[str]:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    sources, targets = zip(*pairs(), strict=True)
+    path = path.with_suffix(".parquet")
+    parquet.write_table(arrow.table({"source": sources, "target": targets}), path)
+    return [str(path)]
+
+
+def as_gzipped_lines(path: Path) -> list[str]:
+    found = []
+    for file in write_corpus(path.parent):
+        packed = Path(file + ".gz")
+        packed.write_bytes(gzip.compress(Path(file).read_bytes()))
+        found.append(str(packed))
+    return found
+
+
+@pytest.mark.parametrize("write", [as_tsv, as_jsonl, as_parquet, as_gzipped_lines])
+def test_every_format_gives_the_same_model(files: list[str], tmp_path: Path, write: Any) -> None:
+    plain = trained(files, tmp_path / "plain", "task.columns=['source', 'target']")
+    other = trained(write(tmp_path / "c"), tmp_path / "o", "task.columns=['source', 'target']")
+    assert plain.run.weights.read_bytes() == other.run.weights.read_bytes()
+
+
+@pytest.mark.parametrize("tokenizer", ["characters", "taken over"])
+def test_odd_lines_are_counted_and_told(tmp_path: Path, model: Model, tokenizer: str) -> None:
+    odd = write_corpus(tmp_path)
+    with Path(odd[0]).open("a") as file:
+        file.write("\na\x00b\n" + "a " * 400 + "\n")
+    with Path(odd[1]).open("a") as file:
+        file.write("A\nB\nC\n")
+    kind = tokenizer if tokenizer == "characters" else str(model.run.path)
+    _, warnings = train(override(tiny(odd), [f"task.tokenizer={kind}"]), tmp_path / "run")
+    said = "\n".join(warnings)
+    assert "1 pairs dropped" in said
+    assert "1 lines with control characters" in said
+    assert "1 of" in said
+    assert "longer than task.max_length" in said
+
+
+# --- predicting --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+def test_a_prediction_is_the_same_alone_and_in_any_batch(model: Model, beam: int) -> None:
+    options = DecodeOptions(beam=beam, max_extra=4, max_ratio=1.0)
+    together = model.predict(ODD, options)
+    backwards = model.predict(ODD[::-1], options)[::-1]
+    for text, one, other in zip(ODD, together, backwards, strict=True):
+        (alone,) = model.predict([text], options)
+        assert alone.ids == one.ids == other.ids
+        assert alone.score == pytest.approx(one.score, abs=1e-4)
+        assert alone.score == pytest.approx(other.score, abs=1e-4)
+
+
+def test_no_texts_give_no_predictions(model: Model) -> None:
+    assert model.predict([]) == []
+
+
+def test_a_megabyte_is_cut_told_and_done_in_seconds(model: Model) -> None:
+    begun_at = time.monotonic()
+    options = DecodeOptions(beam=1, max_ratio=0.1)
+    long, short = model.predict(["ab " * 350_000, "a b"], options)
+    assert time.monotonic() - begun_at < 10
+    assert long.truncated
+    assert not short.truncated
+    limit = 4 * model.settings.task.max_length
+    assert len(long.source_tokens) == limit
+    fits, over = model.predict(["a" * (limit - 1), "a" * limit], options)
+    assert (fits.truncated, over.truncated) == (False, True)
+
+
+def test_draws_belong_to_the_example_not_to_the_batch(model: Model) -> None:
+    options = DecodeOptions(sample=True, seed=3, max_ratio=1.0)
+    texts = ["a b c", "d e", "a b c", "f g h a"]
+    together = model.predict(texts, options)
+    for number, text in enumerate(texts):
+        (alone,) = model.predict([text], options, numbers=[number])
+        assert alone.ids == together[number].ids
+    same = model.predict(["a b c"] * 20, options)
+    assert len({tuple(each.ids) for each in same}) > 10  # the same text, another number
+    other = model.predict(texts, DecodeOptions(sample=True, seed=4, max_ratio=1.0))
+    assert [each.ids for each in other] != [each.ids for each in together]
+
+
+def test_a_translation_begins_with_its_prefix(model: Model) -> None:
+    for options in (DecodeOptions(beam=3), DecodeOptions(sample=True)):
+        found = model.predict(["a b", "c d e", ""], options, prefixes=["B A", "", "X"])
+        assert found[0].text.startswith("B A")
+        assert found[1].ids == model.predict(["", "c d e"], options)[1].ids
+        assert found[2].text == ""
+
+
+def test_the_n_best_are_sorted_and_distinct(model: Model) -> None:
+    (best,) = model.predict(["a b c"], DecodeOptions(beam=4, nbest=4))
+    scores = [best.score, *(each.score for each in best.alternatives)]
+    assert len(scores) == 4
+    assert scores == sorted(scores, reverse=True)
+    assert len({tuple(each.tokens) for each in [best, *best.alternatives]}) == 4
+
+
+def test_attention_has_a_row_a_token_that_sums_to_one(model: Model) -> None:
+    texts = ["a b c d", "e", ""]
+    for options in (DecodeOptions(beam=3, nbest=2), DecodeOptions(sample=True)):
+        found = model.predict(texts, options, attention=True)
+        plain = model.predict(texts, options)
+        assert [each.ids for each in found] == [each.ids for each in plain]
+        for each in [*found[:2], *found[0].alternatives]:
+            assert each.attention is not None
+            assert list(each.attention.weights) == model.module.alignment_layers
+            for weights in each.attention.weights.values():
+                assert weights.shape == (2, len(each.tokens), len(each.source_tokens))
+                torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
+        assert found[2].attention is None
+
+
+def test_token_scores_add_up(model: Model) -> None:
+    options = DecodeOptions(beam=3, length_penalty=0.0)
+    (found,) = model.predict(["a b c"], options)
+    assert len(found.token_scores) == len(found.tokens)
+    assert sum(found.token_scores) == pytest.approx(found.score, abs=1e-4)
+
+
+@pytest.mark.parametrize("options", [DecodeOptions(beam=1), DecodeOptions(sample=True, seed=5)])
+def test_a_stream_says_the_same_piece_by_piece(model: Model, options: DecodeOptions) -> None:
+    for text in ("a b c d e", "", "🙂"):
+        pieces = list(model.stream(text, options))
+        assert "".join(pieces) == model.predict([text], options)[0].text
