@@ -3,7 +3,10 @@
 import dataclasses
 import itertools
 import json
+import os
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -398,9 +401,18 @@ def test_bfloat16_trains_finite_weights_in_float32(learn: Learn) -> None:
 
 @pytest.mark.slow
 @pytest.mark.serial
-def test_a_compiled_model_learns_the_same(learn: Learn) -> None:
-    plain, compiled = learn(*EXACT), learn(*EXACT, "train.compile=true")
-    assert close(load_tensors(plain.weights), load_tensors(compiled.weights), atol=1e-4)
+def test_a_compiled_model_learns_the_same(files: list[str], tmp_path: Path) -> None:
+    """In a process of its own: the checker of annotations cannot be compiled."""
+    target = Path(__file__).parent / "kill_target.py"
+    sets = (*EXACT, "train.processes=1", "train.steps=4", "train.eval_every=4")
+    for name, compiled in (("plain", "false"), ("compiled", "true")):
+        subprocess.run(
+            [sys.executable, target, tmp_path / name, *files, *sets, f"train.compile={compiled}"],
+            env={**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"},
+            check=True,
+        )
+    plain, compiled_run = Run(tmp_path / "plain"), Run(tmp_path / "compiled")
+    assert close(load_tensors(plain.weights), load_tensors(compiled_run.weights), atol=1e-4)
 
 
 # --- signals -----------------------------------------------------------------------------------
