@@ -42,6 +42,7 @@ class Standing:
 
     step: int = 0
     seconds: float = 0.0  # of wall time used, by all sittings
+    idle: float = 0.0  # seconds before the first update, of all sittings
     reserve: float = 0.0  # seconds the last evaluation and saving will take
     refused: int = 0
     refused_in_a_row: int = 0
@@ -91,7 +92,10 @@ class Trainer:
         by_steps = 0.0 if steps is None else self.standing.step / steps
         if minutes is None:
             return min(1.0, by_steps)
-        by_clock = self.seconds / max(1.0, 60 * minutes - self.standing.reserve)
+        # Of the time there is to train in: starting up and the last evaluation are not part of it.
+        standing = self.standing
+        available = max(1.0, 60 * minutes - standing.reserve - standing.idle)
+        by_clock = (self.seconds - standing.idle) / available
         return min(1.0, max(by_steps, by_clock))
 
     def rate(self, step: int) -> float:
@@ -106,6 +110,7 @@ class Trainer:
 
     def train(self) -> None:
         """Update, evaluate and save until the budget is used up or patience ends."""
+        self.standing.idle += self.seconds - self.before
         self.events.start(self)
         with self._signals():
             loop = train(self.crew.learner, self.crew.pieces, self.rate, self.standing.step + 1)
