@@ -8,8 +8,8 @@ import torch
 from tiny_runs import pairs, tiny, train, write_corpus
 
 import saccade
-from saccade import DecodeOptions
 from saccade.errors import InputError
+from saccade.tasks.translate import QUICK
 from saccade.training.model import Model
 from saccade.training.run import Run
 
@@ -45,7 +45,7 @@ def test_a_text_gives_a_prediction_and_several_give_several(model: Model) -> Non
 
 
 def test_the_score_is_that_of_training(model: Model, run: Run, files: list[str]) -> None:
-    found = model.evaluate(files, DecodeOptions(beam=1))
+    found = model.evaluate(files, QUICK)
     written = run.evaluation("dev")
     for metric in found.metrics:
         assert metric.value == pytest.approx(written["metrics"][metric.name]["value"])

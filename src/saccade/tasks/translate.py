@@ -30,6 +30,7 @@ from saccade.tasks.task import Evaluation, Objective, Prediction, Term
 
 Warn = Callable[[str], None]
 ROWS = 64  # sentences decoded together
+QUICK = DecodeOptions(beam=1, max_ratio=1.5, max_extra=5)  # untrained, a model never ends
 SENTENCES = 100_000  # pairs a tokenizer is trained on, at most: more change nothing but the time
 
 
@@ -166,8 +167,7 @@ class Translate:
 
     def predict_dev(self, model: Any, texts: Sequence[str]) -> list[str]:
         """Quick translations for the evaluations during training: greedy."""
-        quick = DecodeOptions(beam=1, max_ratio=1.5, max_extra=5)  # untrained, it never ends
-        found = self.predict(model, texts, quick)
+        found = self.predict(model, texts, QUICK)
         return [prediction.text for prediction in found]
 
     def _read(self, model: Any, text: str) -> tuple[list[int], bool]:

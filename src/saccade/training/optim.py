@@ -9,8 +9,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-WARMUP = 300  # updates, when a config does not say
-
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -23,7 +21,7 @@ class Progress:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rates:
     peak: float
-    warmup: int | None  # updates; unset: WARMUP of them, or a tenth of the budget if that is less
+    warmup: int  # updates
     dim: int  # the model's width, for the paper's formula
 
 
@@ -42,19 +40,17 @@ def _cosine(progress: Progress, rates: Rates) -> float:
 
 def _inverse_sqrt(progress: Progress, rates: Rates) -> float:
     """The paper's shape, reaching `peak` at the end of the warm-up."""
-    warmup = WARMUP if rates.warmup is None else max(rates.warmup, 1)
+    warmup = max(rates.warmup, 1)
     return rates.peak * min(_ramp(progress, rates), math.sqrt(warmup / progress.step))
 
 
 def _paper(progress: Progress, rates: Rates) -> float:
     """Vaswani et al. 2017, eq. 3:  dim^-0.5 min(step^-0.5, step warmup^-1.5); `peak` is unused."""
-    warmup = WARMUP if rates.warmup is None else max(rates.warmup, 1)
+    warmup = max(rates.warmup, 1)
     return rates.dim**-0.5 * min(progress.step**-0.5, progress.step * warmup**-1.5)
 
 
 def _ramp(progress: Progress, rates: Rates) -> float:
-    if rates.warmup is None:
-        return min(1.0, max(progress.step / WARMUP, 10 * progress.share))
     return min(1.0, progress.step / rates.warmup) if rates.warmup else 1.0
 
 

@@ -29,7 +29,7 @@ class TrainConfig:
     processes: int | None = None  # that share each batch; unset: as many as pay on this machine
     optimizer: OptimizerConfig = OptimizerConfig()
     peak_rate: float = 6e-3
-    warmup: int | None = None  # updates; unset: 300, or a tenth of the budget if that is less
+    warmup: int = 300  # updates; with fewer, this rate never learns to attend
     schedule: Literal["linear", "cosine", "constant", "inverse-sqrt", "paper"] = "linear"
     smoothing: float = 0.1
     clip: float = 1.0

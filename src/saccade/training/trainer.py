@@ -94,8 +94,8 @@ class Trainer:
             return min(1.0, by_steps)
         # Of the time there is to train in: starting up and the last evaluation are not part of it.
         standing = self.standing
-        available = max(1.0, 60 * minutes - standing.reserve - standing.idle)
-        by_clock = (self.seconds - standing.idle) / available
+        available = 60 * minutes - standing.reserve - standing.idle
+        by_clock = (self.seconds - standing.idle) / available if available > 0 else 1.0
         return min(1.0, max(by_steps, by_clock))
 
     def rate(self, step: int) -> float:
