@@ -206,7 +206,8 @@ def _locate(error: "ErrorDetails", values: Any) -> tuple[list[str | int], Any]:
     keys: list[str | int] = []
     for key in error["loc"][1:]:
         inside = isinstance(values, Mapping) and key in values
-        if inside or (isinstance(values, (list, tuple)) and isinstance(key, int)):
+        listed = isinstance(values, (list, tuple)) and isinstance(key, int) and key < len(values)
+        if inside or listed:
             keys.append(key)
             values = values[key]
     if error["type"] == "missing":
@@ -271,7 +272,7 @@ def find(table: Mapping[str, T], name: str, *, what: str, allow_code: bool = Fal
     if not file.endswith(".py"):
         hint = f"{nearest(name, table)} (or your own, as 'file.py:Class')"
         raise InputError(f"unknown {what} {name!r}; {hint}")
-    if not allow_code and _module_name(Path(file)) not in sys.modules:
+    if not allow_code and not _allowed_before(Path(file)):
         raise InputError(
             f"{what} {name!r} is a file of code, and loading it means running it; "
             "if you trust it, pass --allow-code"
@@ -282,6 +283,11 @@ def find(table: Mapping[str, T], name: str, *, what: str, allow_code: bool = Fal
         raise InputError(f"{file} has no {attribute!r}; {nearest(attribute, public)}")
     found: T = getattr(module, attribute)
     return found
+
+
+def _allowed_before(path: Path) -> bool:
+    """Whether this very file was loaded with consent in this process."""
+    return path.is_file() and _module_name(path) in sys.modules
 
 
 def _module_name(path: Path) -> str:

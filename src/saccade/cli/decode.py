@@ -1,6 +1,5 @@
 """The flags of decoding, shared by `predict` and `eval`; their defaults are DecodeOptions'."""
 
-import os
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -59,15 +58,12 @@ class EngineFlags:
     def engine(self, model: "Model", work: "Work", texts: int) -> "Alone | Pool":
         """This process for a few texts, workers for many; the answers are the same."""
         from saccade.errors import InputError
+        from saccade.training.machine import cores
         from saccade.training.pool import Alone, Loading, Pool
 
         if self.workers is not None and self.workers < 1:
             raise InputError(f"--workers {self.workers}: at least 1")
-        workers = self.workers or (_cores() if texts > MANY else 1)
+        workers = self.workers or (cores() if texts > MANY else 1)
         if workers == 1:
             return Alone(model, work)
         return Pool(model.run.path, work, workers, Loading(self.precision, self.allow_code))
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -46,6 +47,14 @@ def processes_that_pay(device: str, batch_tokens: int, compiled: bool) -> int:
     if device_of(device).type != "cpu" or compiled or sys.platform == "win32":
         return 1
     return max(1, min(cores(), batch_tokens // 256))
+
+
+def one_thread_environment() -> dict[str, str]:
+    """For a process of ours: one thread, and saccade found where this one found it."""
+    source = str(Path(__file__).parents[2])
+    path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
+    threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
+    return {**os.environ, **threads, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"}
 
 
 def keep_memory() -> None:

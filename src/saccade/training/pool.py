@@ -7,7 +7,6 @@ bits. A worker is `python -m saccade.training.pool`: a line of JSON in, a line o
 import contextlib
 import dataclasses
 import json
-import os
 import subprocess
 import sys
 from collections import deque
@@ -25,7 +24,7 @@ from saccade.errors import InputError, TrainingError
 from saccade.inspection.alignment import pharaoh
 from saccade.tasks.task import Prediction
 from saccade.tasks.words import word_links
-from saccade.training.machine import keep_memory
+from saccade.training.machine import keep_memory, one_thread_environment
 from saccade.training.model import Model, Precision, load
 from saccade.training.team import follow_parent
 
@@ -152,15 +151,12 @@ class _Worker:
     """One process, asked line by line."""
 
     def __init__(self, command: list[str], first: dict[str, Any], number: int):
-        source = str(Path(__file__).parents[2])
-        path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
-        one = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
         self.number, self.first = number, first
         self.process = subprocess.Popen(  # noqa: S603  our own interpreter and module
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env={**os.environ, **one, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"},
+            env=one_thread_environment(),
             text=True,
             encoding="utf-8",
         )

@@ -21,6 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from saccade.errors import TrainingError
+from saccade.training.machine import one_thread_environment
 
 SLOT = 64  # numbers a rank can hand over in one exchange
 _SPINS = 2000  # looks before the core is given up: most waits are shorter
@@ -116,7 +117,7 @@ def gather_team(size: int, floats: int, command: Sequence[str]) -> Team:
     room = 8 * (size + 2 * size * SLOT) + 4 * floats + 64 * 64
     descriptor = _anonymous_file(room)
     team = Team.over(descriptor, 0, size)
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    environment = one_thread_environment()
     for rank in range(1, size):
         place = [str(rank), str(size), str(descriptor)]
         team.members.append(
