@@ -1,0 +1,145 @@
+"""The definitions and worked examples of the lectures that this much of saccade covers, in order."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from saccade.blocks.attention import MultiHeadAttention, Widths, self_attention
+from saccade.blocks.masks import causal_mask, masked_softmax, padding_mask
+from saccade.blocks.norms import PLACEMENTS
+from saccade.blocks.positions import Circle, Index, Sinusoidal, SinusoidalHalves
+from saccade.blocks.scores import batched_product
+from saccade.blocks.sequences import Padded
+from saccade.inspection.pictures import distributions, mask_picture, positions_picture
+from saccade.models.transformer import Transformer, TransformerConfig
+from saccade.training.optim import clip_scale
+
+
+def test_thinking_machines_from_scores_to_the_output():
+    """Scores 112 and 96, d_k = 64: divided by 8, softmax, weighted sum, eight heads, W^o."""
+    divided = torch.tensor([112.0, 96.0]) / math.sqrt(64)
+    assert divided.tolist() == [14, 12]
+    weights = masked_softmax(divided[None])[0]
+    assert [round(w, 2) for w in weights.tolist()] == [0.88, 0.12]
+    values = torch.randn(8, 2, 64)  # of the two words, in each of eight heads
+    sums = torch.stack([weights[0] * v[0] + weights[1] * v[1] for v in values])  # (8, 64)
+    torch.testing.assert_close(weights @ values, sums)
+    output = nn.Linear(8 * 64, 512, bias=False)
+    assert output(sums.flatten()).shape == (512,)
+
+
+def test_masks_from_valid_lengths():
+    """Dive into Deep Learning / Learn to code <blank> / Hello world <blank> <blank>."""
+    mask = padding_mask(torch.tensor([4, 3, 2]), 4)
+    assert mask.tolist() == [[1, 1, 1, 1], [1, 1, 1, 0], [1, 1, 0, 0]]
+    weights = masked_softmax(torch.zeros(3, 1, 4), mask.unsqueeze(1))
+    assert weights[2, 0].tolist() == [0.5, 0.5, 0, 0]
+
+
+def test_batched_products_are_matrix_by_matrix():
+    a, b = torch.randn(5, 2, 3), torch.randn(5, 3, 4)
+    product = batched_product(a, b)
+    assert product.shape == (5, 2, 4)
+    torch.testing.assert_close(product, torch.stack([x @ y for x, y in zip(a, b, strict=True)]))
+
+
+def test_self_attention_without_weights():
+    x = torch.randn(4, 6)
+    rows = []
+    for i in range(4):
+        alpha = torch.softmax(torch.stack([x[i] @ x[j] for j in range(4)]), dim=0)
+        rows.append(sum(alpha[j] * x[j] for j in range(4)))
+    torch.testing.assert_close(self_attention(x), torch.stack(rows))
+
+
+def test_multi_head_attention_has_widths_of_its_own():
+    widths = Widths(query=5, key=6, value=7, head=3, value_head=2, output=9)
+    attention = MultiHeadAttention(widths, heads=4)
+    out = attention(torch.randn(2, 8, 5), torch.randn(2, 10, 6), torch.randn(2, 10, 7))
+    assert out.shape == (2, 8, 9)
+
+
+def test_positions_of_twenty_words():
+    table = Sinusoidal(512).first(20)
+    for position, i in [(0, 0), (3, 7), (19, 255)]:
+        angle = position / 10000 ** (2 * i / 512)
+        assert table[position, 2 * i].item() == pytest.approx(math.sin(angle), abs=1e-6)
+        assert table[position, 2 * i + 1].item() == pytest.approx(math.cos(angle), abs=1e-6)
+    halves = SinusoidalHalves(512).first(20)
+    torch.testing.assert_close(halves, torch.cat([table[:, 0::2], table[:, 1::2]], dim=1))
+    assert Index(3).first(4)[:, 0].tolist() == [0, 1, 2, 3]
+    assert Circle(2).first(2)[1].tolist() == pytest.approx([math.sin(1), math.cos(1)])
+
+
+def test_i_love_transformers_of_width_ten():
+    words = "I love Transformers ! I".split()
+    vectors = {word: torch.randn(10) for word in sorted(set(words))}
+    sentence = torch.stack([vectors[word] for word in words]) + Sinusoidal(10).first(5)
+    assert sentence.shape == (5, 10)
+    assert torch.equal(torch.stack([vectors["I"]]), torch.stack([vectors[words[4]]]))
+    assert not torch.allclose(sentence[0], sentence[4])  # the same word at two places differs
+
+
+@pytest.mark.parametrize(
+    ("name", "formula"),
+    [
+        ("post", lambda norm, f, x: norm(x + f(x))),
+        ("pre", lambda norm, f, x: x + f(norm(x))),
+        ("output", lambda norm, f, x: x + norm(f(x))),
+    ],
+)
+def test_three_placements_of_the_norm(name, formula):
+    placement, sublayer, x = PLACEMENTS[name](6), nn.Linear(6, 6), torch.randn(2, 3, 6)
+    torch.testing.assert_close(placement(x, sublayer), formula(placement.norm, sublayer, x))
+
+
+def test_clipping():
+    assert clip_scale(0.5, 1.0) == clip_scale(1.0, 1.0) == clip_scale(0.0, 1.0) == 1.0
+    assert clip_scale(4.0, 1.0) == 0.25
+
+
+def paper() -> Transformer:
+    sizes = {"source_vocab_size": 37_000, "target_vocab_size": 37_000}
+    with torch.device("meta"):
+        return Transformer(
+            TransformerConfig(**Transformer.PRESETS["base"]["model"], **sizes), joint=True
+        )
+
+
+def test_the_paper_has_sixty_five_million_weights():
+    model = paper()
+    assert (len(model.encoder), len(model.decoder), model.config.heads) == (6, 6, 8)
+    assert model.config.dim // model.config.heads == 64
+    assert sum(p.numel() for p in model.parameters()) == pytest.approx(63e6, rel=0.03)
+    assert model.config.placement == "post"
+    assert model.config.activation == "relu"
+
+
+def test_cross_attention_takes_keys_and_values_from_the_encoder():
+    sizes = {"source_vocab_size": 20, "target_vocab_size": 20, "dim": 16, "ffn_dim": 16}
+    model = Transformer(TransformerConfig(**sizes), joint=True).eval()
+    lengths, target = torch.tensor([3]), torch.tensor([[1, 5, 6]])
+    one = model(Padded(torch.tensor([[4, 5, 6]]), lengths), target)
+    other = model(Padded(torch.tensor([[7, 8, 9]]), lengths), target)
+    assert not torch.allclose(one, other)
+    for layer in model.decoder:
+        nn.init.zeros_(layer.cross_attention.output.weight)
+    one = model(Padded(torch.tensor([[4, 5, 6]]), lengths), target)
+    other = model(Padded(torch.tensor([[7, 8, 9]]), lengths), target)
+    assert torch.equal(one, other)  # there is no other way from the source to the target
+
+
+def test_the_pictures_can_be_drawn():
+    words = "the poor are destitute".split()
+    mask = causal_mask(4)
+    assert mask.tolist() == torch.ones(4, 4).tril().bool().tolist()
+    target = torch.eye(4)
+    predicted = torch.softmax(3 * target, dim=1)
+    for figure in (
+        mask_picture(mask, words, words),
+        positions_picture(Sinusoidal(512).first(20)),
+        distributions(target, predicted, words),
+    ):
+        assert figure.axes
