@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 CORPUS = "builtin:french-english"
 MARK = ".saccade-demo"  # in a folder that a demo made and may replace
+VOCABULARY = "task.vocab_size=1500"  # the corpus has about as many words
 AFTER_MINUTES = 0.3  # what scoring and drawing take
 QUICK_STEPS, QUICK_TESTS = 30, 16
 SHOWN = "Jane visite l'Afrique en septembre."
@@ -95,7 +96,7 @@ def _trained(flags: DemoFlags) -> "Run":
         steps=QUICK_STEPS if flags.quick else None,
         minutes=None if flags.quick else max(0.1, flags.minutes - AFTER_MINUTES),
         processes=1 if flags.quick else None,
-        set=["train.batch_tokens=256"] if flags.quick else ["train.eval_every=1000"],
+        set=[VOCABULARY, "train.batch_tokens=256"] if flags.quick else [VOCABULARY],
     )
     (run,) = train_with(chosen, chosen.tables("translate"), [], started_at=STARTED_AT)
     return run

@@ -25,6 +25,7 @@ from saccade.training.run import named_weights
 REFUSED_IN_A_ROW = 10
 EVALUATIONS = 5  # over the budget, when eval_every is unset
 EVALUATING = 0.05  # share of the time they may take
+EVALUATION_SECONDS = 5.0  # a guess, until the first has been made
 SAVE_SECONDS = 60.0  # when save_every is unset
 
 
@@ -94,7 +95,8 @@ class Trainer:
             return min(1.0, by_steps)
         # Of the time there is to train in: starting up and the last evaluation are not part of it.
         standing = self.standing
-        available = 60 * minutes - standing.reserve - standing.idle
+        reserve = standing.reserve or min(EVALUATION_SECONDS, EVALUATING * 60 * minutes)
+        available = 60 * minutes - reserve - standing.idle
         by_clock = (self.seconds - standing.idle) / available if available > 0 else 1.0
         return min(1.0, max(by_steps, by_clock))
 
@@ -190,9 +192,10 @@ class Trainer:
         due = math.floor(self.share * EVALUATIONS)
         if not self.standing.evaluations < due < EVALUATIONS:
             return False
-        # By the clock, an evaluation that eats into the training is left out.
-        rested = self.seconds - self.evaluated_at
-        return self.config.steps is not None or self.standing.reserve <= EVALUATING * rested
+        # By the clock, an evaluation that eats into the training, or into the last, is left out.
+        expected = self.standing.reserve or EVALUATION_SECONDS
+        cheap = expected <= EVALUATING * (self.seconds - self.evaluated_at) and self.share < 0.9
+        return self.config.steps is not None or cheap
 
     def _evaluate(self) -> Evaluation:
         begun_at = time.monotonic()
