@@ -1,4 +1,4 @@
-"""The definitions and worked examples of the lectures that this much of saccade covers, in order."""
+"""The definitions and worked examples of the lectures that saccade covers so far, in order."""
 
 import math
 
@@ -74,7 +74,7 @@ def test_positions_of_twenty_words():
 
 
 def test_i_love_transformers_of_width_ten():
-    words = "I love Transformers ! I".split()
+    words = ["I", "love", "Transformers", "!", "I"]
     vectors = {word: torch.randn(10) for word in sorted(set(words))}
     sentence = torch.stack([vectors[word] for word in words]) + Sinusoidal(10).first(5)
     assert sentence.shape == (5, 10)
@@ -132,7 +132,7 @@ def test_cross_attention_takes_keys_and_values_from_the_encoder():
 
 
 def test_the_pictures_can_be_drawn():
-    words = "the poor are destitute".split()
+    words = ["the", "poor", "are", "destitute"]
     mask = causal_mask(4)
     assert mask.tolist() == torch.ones(4, 4).tril().bool().tolist()
     target = torch.eye(4)

@@ -2,6 +2,7 @@
 
 import os
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,9 @@ from saccade.data.tokenizers import train_tokenizer
 from saccade.errors import InputError
 
 PAIR_LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1)
+
+
+ENDS = SimpleNamespace(pad=0, bos=1, eos=2)
 
 
 def as_lengths(pairs):
@@ -121,7 +125,7 @@ def test_collate_pads_begins_and_ends(tmp_path):
     words = train_tokenizer("words", ["a b c d"], 20)
     pairs = [("a b c", "d"), ("b", "c d a b"), ("c d", "a a")]
     store = build_store(tmp_path / "store", pairs, words, words, "1")
-    batch = collate(store, np.array([2, 0, 1]), pad=0, bos=1, eos=2)
+    batch = collate(store, np.array([2, 0, 1]), ENDS, ENDS)
     for row, example in enumerate([2, 0, 1]):
         source, target = (words.encode(side) for side in pairs[example])
         assert batch.source[row].tolist() == [*source, 2] + [0] * (3 - len(source))
@@ -129,7 +133,7 @@ def test_collate_pads_begins_and_ends(tmp_path):
         assert batch.source_lengths[row] == len(source) + 1
         assert batch.target_lengths[row] == len(target) + 1
     assert batch.indices.tolist() == [2, 0, 1]
-    alone = collate(store, np.array([0]), pad=0, bos=1, eos=2)
+    alone = collate(store, np.array([0]), ENDS, ENDS)
     assert alone.target.tolist() == [[1, *words.encode("d"), 2]], "no more padding than needed"
 
 

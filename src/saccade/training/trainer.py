@@ -113,6 +113,7 @@ class Trainer:
     def train(self) -> None:
         """Update, evaluate and save until the budget is used up or patience ends."""
         self.standing.idle += self.seconds - self.before
+        self.evaluated_at = self.seconds
         self.events.start(self)
         with self._signals():
             loop = train(self.crew.learner, self.crew.pieces, self.rate, self.standing.step + 1)
@@ -123,10 +124,10 @@ class Trainer:
                 self.events.update(self, update)
                 if self._evaluation_due():
                     self._evaluate()
-                if self._saving_due():
-                    self.save()
+                due = self._saving_due()
+                if due or self.signal:
+                    self.save(averaged=due)
                 if self.signal:
-                    self.save()
                     raise Interrupted(self.signal)
             self._finish()
 
@@ -206,9 +207,8 @@ class Trainer:
             standing.values[str(standing.step)] = value
         standing.evaluations = max(standing.evaluations + 1, math.floor(self.share * EVALUATIONS))
         better = math.isfinite(value) and (standing.best is None or value > standing.best)
-        if better:
+        if better and self._written(evaluation):
             standing.best, standing.best_step, standing.stale = value, standing.step, 0
-            self._write_model(self._chosen(), evaluation)
         else:
             standing.stale += 1
         self._log(
@@ -219,6 +219,15 @@ class Trainer:
         self.evaluated_at = self.seconds
         self.events.evaluation(self, evaluation, better)
         return evaluation
+
+    def _written(self, evaluation: Evaluation) -> bool:
+        """Whether the model as it is now could be written; a full disk is told."""
+        try:
+            self._write_model(self._chosen(), evaluation)
+        except TrainingError as error:
+            self.events.warn(f"the best model so far was not written: {error}")
+            return False
+        return True
 
     def evaluation(self) -> Evaluation:
         """The dev set by the weights as they are (or their moving average)."""
@@ -264,8 +273,11 @@ class Trainer:
             return self.standing.step % self.config.save_every == 0
         return time.monotonic() - self.saved_at > SAVE_SECONDS
 
-    def save(self) -> None:
-        """A checkpoint; a full disk is told, and training goes on with the one before."""
+    def save(self, *, averaged: bool = True) -> None:
+        """A checkpoint; a full disk is told, and training goes on with the one before.
+
+        One that only an interruption caused is not averaged: without it there would be none.
+        """
         call(self.crew.learner, Command.MEET)  # the other ranks may still be updating their part
         self.standing.seconds = self.seconds
         weights, keep = self.crew.learner.weights, max(self.config.keep, 2)
@@ -275,7 +287,8 @@ class Trainer:
         }
         if weights.ema is not None:
             tensors["ema"] = weights.named(weights.ema)
-        self._choose_averaged()
+        if averaged:
+            self._choose_averaged()
         state = dataclasses.asdict(self.standing)
         try:
             folder = self.crew.run.checkpoints
@@ -335,7 +348,7 @@ class Trainer:
         self.events.finish(self)
 
     def _average(self) -> None:
-        """The mean of the last checkpoints becomes the model."""
+        """The mean of the chosen checkpoints becomes the model."""
         found = [
             checkpoint.load_tensors(
                 self.crew.run.checkpoints / f"step-{step:08d}" / "model.safetensors"
