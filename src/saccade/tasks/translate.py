@@ -116,11 +116,9 @@ class Translate:
         )
         if summary := text.report.summary():  # nothing when the store was there already
             warn(f"{' '.join(self.config.train)}: {summary}")
-        if store.report.too_long:
-            warn(
-                f"{store.report.too_long:,} of {store.report.pairs:,} training pairs are longer "
-                f"than task.max_length ({self.config.max_length} tokens) and left out"
-            )
+        if summary := store.report.summary():
+            limit = f"task.max_length is {self.config.max_length} tokens"
+            warn(f"{' '.join(self.config.train)}: {summary} ({limit})")
         return store
 
     def order(self, store: PairStore, batch_tokens: int, seed: int) -> Order:
