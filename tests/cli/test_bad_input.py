@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from cli.conftest import Said, train_arguments
 
+from saccade.training.run import Run
+
 Saccade = Callable[..., Said]
 
 
@@ -22,7 +24,7 @@ BAD_DATA = {
     "fewer lines": (b"one\ntwo\n", ["bad.en has 2 lines", "60 lines"]),
     "empty": (b"", ["bad.en has 0 lines"]),
     "invalid UTF-8": (b"fine\nnot \xff fine\n", ["bad.en, line 2", "0xff", "--on-bad-utf8"]),
-    "UTF-16": ("one\ntwo\n".encode("utf-16"), ["bad.en", "UTF-16", "iconv"]),
+    "UTF-16": ("one\ntwo\n".encode("utf-16"), ["bad.en", "UTF-16", "iconv", "> NEW-FILE"]),
 }
 
 
@@ -122,6 +124,37 @@ def test_eval_refuses(saccade: Saccade, run_folder: Path, corpus: Path) -> None:
     refused(saccade("eval", run_folder), "--data")
     refused(saccade("eval", run_folder, *data, "--moses", "xx"), "xx")
     refused(saccade("eval", run_folder, *data, "--name", "../up"), "../up")
+    refused(saccade("eval", run_folder, *data, "--columns", "a"), "--columns 'a'")
+    kept = (run_folder / "evals" / "dev.json").read_bytes()
+    refused(saccade("eval", run_folder, *data, "--name", "dev"), "--name dev", "choose another")
+    assert (run_folder / "evals" / "dev.json").read_bytes() == kept
+
+
+def test_places_that_cannot_be_written(
+    saccade: Saccade, corpus: Path, run_folder: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for verb in (train_arguments(corpus, file / "run"), ["demo", "--quick", "--out", file / "x"]):
+        refused(saccade(*verb), "error: ", str(file), "Not a directory")
+    assert list(tmp_path.iterdir()) == [file]
+    refused(saccade("predict", run_folder / ("x" * 300)), "File name too long")
+
+
+def test_scores_are_said_though_they_cannot_be_kept(
+    saccade: Saccade, run_folder: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def readonly(self: Run, name: str, evaluation: object) -> None:  # noqa: ARG001
+        raise OSError(*failure, str(self.path / "evals"))
+
+    monkeypatch.setattr(Run, "write_evaluation", readonly)
+    data = ["--data", corpus / "dev.en", corpus / "dev.de", "--beam", "1"]
+    for failure, code in (((30, "Read-only file system"), 2), ((5, "Input/output error"), 1)):
+        said = saccade("eval", run_folder, *data)
+        assert said.code == code
+        assert said.err == f"error: {run_folder / 'evals'}: {failure[1]}\n"
+        assert said.out.startswith("BLEU")
+        assert "by example" not in said.out
 
 
 def test_somebodys_code_is_not_run_unasked(saccade: Saccade, corpus: Path, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from cli.conftest import Said, train_arguments
 
 from saccade.cli import predict
 from saccade.cli.decode import SearchFlags
+from saccade.cli.evaluate import data_name
 from saccade.cli.predict import PredictFlags
 from saccade.cli.progress import clock
 from saccade.cli.train import TrainFlags
@@ -208,7 +209,41 @@ def test_eval(saccade: Saccade, run_folder: Path, corpus: Path) -> None:
     answer = json.loads(saccade("eval", run_folder, *data, "--json", "--name", "again").out)
     assert answer["examples"] == 4
     assert {"value", "signature"} == answer["metrics"]["BLEU"].keys()
-    assert (run_folder / "evals" / "again.json").is_file()
+    again = json.loads((run_folder / "evals" / "again.json").read_text())
+    assert answer["decoding"] == again["decoding"]
+    assert (kept["decoding"]["beam"], again["decoding"]["beam"]) == (1, DecodeOptions().beam)
+    assert again["decoding"]["length_penalty"] == DecodeOptions().length_penalty
+    assert again["decoding"]["precision"] == "float32"
+
+
+def test_eval_reads_columns_and_bad_bytes_as_told(
+    saccade: Saccade, run_folder: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "the test.tsv"
+    table.write_bytes(b"en\tx\tde\nthe cat\t-\teht tac\nthe \xff\t-\teht\n")
+    call = ["eval", run_folder, "--data", table, "--columns", "en,de", "--beam", "1"]
+    assert "--on-bad-utf8 replace" in saccade(*call).err
+    for how, examples in (("replace", 2), ("skip", 1)):
+        said = saccade(*call, "--on-bad-utf8", how)
+        assert said.code == 0, said.err
+        assert f"examples: {examples}\n" in said.out
+    (kept,) = (run_folder / "evals").glob("the-test*")
+    assert kept.name == "the-test.tsv.json"
+
+
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        (["data/test.en.gz", "data/test.de.gz"], "test.en-de"),
+        (["a b/my test.en", "x/your test.de"], "my-test.en-your-test.de"),
+        (["builtin:english-french/test"], "english-french-test"),
+        (["data:my set.tsv"], "my-set.tsv"),
+        ([".hidden.en", ".hidden.de"], "hidden.en-de"),
+        (["-"], "data"),
+    ],
+)
+def test_scores_are_named_after_the_files(files: list[str], name: str) -> None:
+    assert data_name(files) == name
 
 
 def test_help_states_the_defaults_that_hold() -> None:

@@ -1,5 +1,6 @@
 """The command `saccade`: a file a verb; heavy imports happen inside the verbs."""
 
+import errno
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -13,6 +14,10 @@ from saccade.version import __version__
 
 STARTED_AT = time.monotonic()  # a budget of minutes is counted from here
 FAILED, WRONG_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+WRONG_PLACE = {  # what the system says of a path that cannot be meant; all else is a failure
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.EEXIST, errno.ENOTDIR,
+    errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
+}  # fmt: skip
 
 app = App(
     name="saccade",
@@ -66,6 +71,12 @@ def run(arguments: Sequence[str]) -> int:
     except TrainingError as error:
         note(f"error: {error}")
         return FAILED
+    except BrokenPipeError:  # the reader went away: `main` ends quietly
+        raise
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        note(f"error: {where}{error.strerror or error}")
+        return WRONG_INPUT if error.errno in WRONG_PLACE else FAILED
     except KeyboardInterrupt:
         note("interrupted")
         return INTERRUPTED

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from saccade.cli.decode import EngineFlags, SearchFlags, Switch
+from saccade.cli.decode import EngineFlags, SearchFlags
+from saccade.cli.flags import Switch
 from saccade.cli.terminal import console, note
 from saccade.errors import InputError
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from cyclopts import Parameter
 
-from saccade.cli.decode import EngineFlags, SearchFlags, Switch
+from saccade.cli.decode import EngineFlags, SearchFlags
+from saccade.cli.flags import Switch
 from saccade.cli.terminal import warn
 from saccade.errors import InputError
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from saccade.cli.flags import Switch, two_columns
 from saccade.cli.terminal import note, say
 from saccade.errors import InputError
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from saccade.training.run import Run
 
 Files = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())]
-Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 
 
 @Parameter(name="*")
@@ -72,16 +72,13 @@ class TrainFlags:
 
     def layer(self, task: str | None) -> dict[str, dict[str, Any]]:
         """The last layer of the config: what was given as a flag."""
-        columns = None if self.columns is None else [c.strip() for c in self.columns.split(",")]
-        if columns is not None and len(columns) != 2:
-            raise InputError(f"--columns {self.columns!r}: two names, such as source,target")
         sections: dict[str, dict[str, Any]] = {
             "task": {
                 "name": task,
                 "train": self.train,
                 "dev": self.dev,
                 "tokenizer": self.tokenizer,
-                "columns": columns,
+                "columns": two_columns(self.columns),
                 "on_bad_utf8": self.on_bad_utf8,
             },
             "model": {"name": self.model, "preset": self.preset},
