@@ -111,11 +111,17 @@ def test_predict_refuses(saccade: Saccade, run_folder: Path, tmp_path: Path) -> 
     refused(predict("--input", tmp_path / "none"), "no such file")
     refused(predict("--precision", "int4"), "int4", "int8")
     refused(predict("--output", tmp_path / "no" / "folder" / "file"), "cannot be written")
+    refused(predict("--output", tmp_path), str(tmp_path), "cannot be written: Is a directory")
+    for flag, value in (("temperature", 0.5), ("top-k", 3), ("top-p", 0.5), ("seed", 2)):
+        refused(predict(f"--{flag}", value), f"--{flag} needs --sample")
+    for flag in ("beam", "choices"):
+        refused(predict("--sample", f"--{flag}", "3"), f"--{flag}", "does not go with --sample")
     refused(predict(stdin=b"\xff\n"), "line 1", "0xff")
     target = tmp_path / "out.txt"
     target.write_text("old")
     refused(predict("--output", target, stdin=b"a\n\xff\n"), "line 2")
     assert target.read_text() == "old"
+    refused(predict("--output", target / "x"), str(target / "x"), "Not a directory")
     assert list(tmp_path.iterdir()) == [target]
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -138,6 +139,47 @@ def test_long_texts_are_cut_and_named(saccade: Saccade, run_folder: Path) -> Non
     assert said.code == 0
     assert said.out.count("\n") == 2
     assert "line 2: too long" in said.err
+    streamed = saccade("predict", run_folder, "--stream", "--max-ratio", "0", stdin=text)
+    assert (streamed.code, streamed.out) == (0, said.out)
+    assert streamed.err == said.err
+
+
+def test_output_replaces_files_alone(saccade: Saccade, run_folder: Path, tmp_path: Path) -> None:
+    def predict(place: Path) -> None:
+        said = saccade("predict", run_folder, "--beam", "1", "--output", place, stdin=ODD)
+        assert (said.code, said.out) == (0, ""), said.err
+
+    wanted = saccade("predict", run_folder, "--beam", "1", stdin=ODD).out
+    (tmp_path / "there").mkdir()
+    file, link, pipe = tmp_path / "there" / "file", tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(file)
+    for _ in range(2):  # where the link leads there is nothing first, then a file
+        predict(link)
+        assert link.is_symlink()
+        assert file.read_text("utf-8") == wanted
+        file.write_text("old")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        predict(pipe)
+        assert os.read(reader, 1 << 16).decode() == wanted
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe", "there"]
+    assert list((tmp_path / "there").iterdir()) == [file]
+
+
+def test_what_fails_beside_the_output_is_not_blamed_on_it(
+    saccade: Saccade, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(5, "Input/output error", "texts")
+
+    monkeypatch.setattr(predict, "_answers", fails)
+    said = saccade("predict", run_folder, "--output", tmp_path / "out", stdin=b"a\n")
+    assert (said.code, said.err) == (1, "error: texts: Input/output error\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_stream_says_what_greedy_search_says(saccade: Saccade, run_folder: Path) -> None:
@@ -277,6 +319,16 @@ def test_check(saccade: Saccade, tmp_path: Path) -> None:
     bad = saccade("check", f"{mine}:Bad")
     assert bad.code == 1
     assert "FAIL  keys can be cached: prepare mixes positions" in bad.out
+    mine.write_text(
+        "from saccade.blocks.scores import Dot\n"
+        "class Bare(Dot):\n"
+        "    def forward(self, query, keys):\n"
+        "        assert not query.requires_grad\n"
+        "        return super().forward(query, keys)\n"
+    )
+    bare = saccade("check", f"{mine}:Bare")
+    assert (bare.code, bare.out.count("ok  ")) == (1, 4)
+    assert "FAIL  gradients are finite: an assertion failed\n" in bare.out
 
 
 def test_clock() -> None:

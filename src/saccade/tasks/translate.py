@@ -208,12 +208,22 @@ class Translate:
         return state, limits
 
     def stream(
-        self, model: Any, text: str, options: DecodeOptions, number: int = 0
+        self,
+        model: Any,
+        text: str,
+        options: DecodeOptions,
+        number: int = 0,
+        on_cut: Callable[[], None] = lambda: None,
     ) -> Iterator[str]:
-        """The translation piece by piece as it is made, greedily or drawn; no whole beam is."""
+        """The translation piece by piece as it is made, greedily or drawn; no whole beam is.
+
+        `on_cut` is called when the text is too long and its end was cut off.
+        """
         if not text.strip():
             return
-        ids, _ = self._read(model, text)
+        ids, truncated = self._read(model, text)
+        if truncated:
+            on_cut()
         with torch.no_grad():
             state, (limit,) = self._start(model, [ids], options)
         draw = Draw(seed=options.seed, examples=[number], filters=options.filters())
