@@ -4,6 +4,7 @@ import inspect
 import json
 import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from saccade.cli.decode import SearchFlags
 from saccade.cli.evaluate import data_name
 from saccade.cli.predict import PredictFlags
 from saccade.cli.progress import clock
+from saccade.cli.terminal import this_command
 from saccade.cli.train import TrainFlags
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import TrainingError
@@ -329,6 +331,22 @@ def test_check(saccade: Saccade, tmp_path: Path) -> None:
     bare = saccade("check", f"{mine}:Bare")
     assert (bare.code, bare.out.count("ok  ")) == (1, 4)
     assert "FAIL  gradients are finite: an assertion failed\n" in bare.out
+
+
+def test_commands_to_paste_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for called, start in {
+        ".venv/bin/saccade": ".venv/bin/saccade",
+        "/some where/saccade": "'/some where/saccade'",
+        str(Path("src", "saccade", "__main__.py")): f"{sys.executable} -m saccade",
+        "my_script.py": "saccade",
+    }.items():
+        monkeypatch.setattr(sys, "argv", [called])
+        assert this_command("eval", Path("my run")) == f"{start} eval 'my run'"
+    program = tmp_path / "saccade"
+    program.touch(mode=0o755)
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    assert this_command("demo") == "saccade demo"
 
 
 def test_clock() -> None:

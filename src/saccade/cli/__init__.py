@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from cyclopts import App, CycloptsError
 
 from saccade.cli import check, demo, evaluate, models, predict, tasks, train
-from saccade.cli.terminal import close_quietly, note, utf8_streams
+from saccade.cli.terminal import close_quietly, note, this_command, utf8_streams
 from saccade.errors import InputError, TrainingError
 from saccade.version import __version__
 
@@ -63,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
         )
     except CycloptsError as error:
         known = [verb for verb in arguments[:1] if verb in VERBS]
-        note(f"error: {error}\ntry: {' '.join(['saccade', *known, '--help'])}")
+        note(f"error: {error}\ntry: {this_command(*known, '--help')}")
         return WRONG_INPUT
     except InputError as error:
         note(f"error: {error}")

@@ -1,6 +1,5 @@
 """saccade train: from files to a run."""
 
-import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from saccade.cli.flags import Switch, two_columns
-from saccade.cli.terminal import note, say
+from saccade.cli.terminal import note, say, this_command
 from saccade.errors import InputError
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def train(task: str | None = None, /, *, flags: TrainFlags) -> int | None:
     except Interrupted as stop:
         again = sys.argv[1:] if "--resume" in sys.argv else [*sys.argv[1:], "--resume"]
         note(f"{stop}; everything is saved in {flags.out}. To continue:")
-        note(f"  saccade {shlex.join(again)}")
+        note(f"  {this_command(*again)}")
         return stop.exit_code
     for run in runs:
         say(f"run: {run.path}")
@@ -160,8 +159,8 @@ def train(task: str | None = None, /, *, flags: TrainFlags) -> int | None:
             say(f"dev {name}: {value:.2f}")
     if seeds:
         _say_spread(runs)
-    say(f"next: saccade eval {runs[0].path} --data FILES")
-    say(f"      saccade predict {runs[0].path} --input FILE")
+    say(f"next: {this_command('eval', runs[0].path, '--data', 'FILES')}")
+    say(f"      {this_command('predict', runs[0].path, '--input', 'FILE')}")
     return None
 
 
