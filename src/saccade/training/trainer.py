@@ -78,6 +78,7 @@ class Trainer:
         self.before = 0.0  # seconds used by earlier sittings
         self.evaluated_at = 0.0
         self.saved_at = time.monotonic()
+        self.saved_step: int | None = None  # of the last good checkpoint
         self.signal = 0
 
     # --- where it stands ---
@@ -126,9 +127,19 @@ class Trainer:
                 if self._saving_due():
                     self.save()
                 if self.signal:
-                    self.save()
-                    raise Interrupted(self.signal)
+                    raise self._stopped(saved=self.save())
             self._finish()
+
+    def _stopped(self, *, saved: bool) -> Exception:
+        """What a signal ends in; that nothing could be saved is an error."""
+        stop = Interrupted(self.signal)
+        if saved:
+            return stop
+        last = self.saved_step
+        goes_on = "begins anew" if last is None else f"goes on from step {last}, the last saved"
+        return TrainingError(
+            f"{stop}, and step {self.standing.step} could not be saved: --resume {goes_on}"
+        )
 
     def _done(self) -> bool:
         patience = self.config.patience
@@ -264,8 +275,8 @@ class Trainer:
             return self.standing.step % self.config.save_every == 0
         return time.monotonic() - self.saved_at > SAVE_SECONDS
 
-    def save(self) -> None:
-        """A checkpoint; a full disk is told, and training goes on with the one before."""
+    def save(self) -> bool:
+        """A checkpoint, if it can be; a full disk is told, and the one before is kept."""
         call(self.crew.learner, Command.MEET)  # the other ranks may still be updating their part
         self.standing.seconds = self.seconds
         weights, keep = self.crew.learner.weights, max(self.config.keep, 2)
@@ -280,11 +291,13 @@ class Trainer:
         try:
             folder = self.crew.run.checkpoints
             checkpoint.save(folder, Checkpoint(self.standing.step, tensors, state))
+            self.saved_step = self.standing.step
             checkpoint.prune(folder, keep, self.standing.averaged)
         except TrainingError as error:
             self.standing.averaged = [s for s in self.standing.averaged if s != self.standing.step]
             self.events.warn(f"no checkpoint at step {self.standing.step}: {error}")
         self.saved_at = time.monotonic()
+        return self.saved_step == self.standing.step
 
     def _choose_averaged(self) -> None:
         """The checkpoint about to be written joins those to average, if it is one of them."""
@@ -309,7 +322,7 @@ class Trainer:
         if weights.ema is not None:
             # Absent when it was asked for after the start, and that was accepted.
             weights.fill(weights.ema, found.tensors.get("ema", found.tensors["model"]))
-        self.standing = Standing(**found.state)
+        self.standing, self.saved_step = Standing(**found.state), found.step
         self.before = self.standing.seconds
         if self.standing.finished:  # and lengthened since: it has its evaluations before it again
             self.standing.finished = False
