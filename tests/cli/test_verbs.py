@@ -1,5 +1,6 @@
 """What each verb answers when all is well."""
 
+import dataclasses
 import inspect
 import json
 import os
@@ -20,9 +21,11 @@ from saccade.cli.terminal import this_command
 from saccade.cli.train import TrainFlags
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import TrainingError
+from saccade.models.transformer import TransformerConfig
+from saccade.tasks.translate import TranslateConfig
 from saccade.training import pool
 from saccade.training.pool import Job, Loading, Pool, Work, jobs
-from saccade.training.settings import resolve
+from saccade.training.settings import TrainConfig, resolve
 
 Saccade = Callable[..., Said]
 ODD = "the cat\n\nbig\0 red\nold\u2028man\n   \n</s> <pad>\n".encode()
@@ -304,7 +307,22 @@ def test_models_and_tasks(saccade: Saccade) -> None:
     assert "base: 48." in said
     assert 'placement = "pre"' in said
     assert "limit = 1024  # of learned positions" in said
-    assert saccade("tasks").out.startswith("translate: any sequence")
+    tasks = saccade("tasks").out
+    assert tasks.startswith("translate: any sequence")
+    for section, config, text in (
+        ("task", TranslateConfig, tasks),
+        ("train", TrainConfig, said),
+        ("model", TransformerConfig, said),
+    ):
+        assert f"--set {section}.KEY=VALUE" in text
+        for field in dataclasses.fields(config):
+            if field.default is not dataclasses.MISSING:
+                assert re.search(rf"^  {field.name}[.\w]* = ", text, re.MULTILINE), field.name
+    assert 'schedule = "linear"  # linear | cosine' in said
+    assert 'average_of = "last"  # last | best; which: the newest' in said
+    assert "steps = (unset)  # updates" in said
+    assert 'optimizer.name = "' in said
+    assert "vocab_size = 4000  # at most" in tasks
 
 
 def test_check(saccade: Saccade, tmp_path: Path) -> None:
