@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from cli.conftest import Said, train_arguments
 
+from saccade.training.run import Run
+
 Saccade = Callable[..., Said]
 
 
@@ -22,7 +24,7 @@ BAD_DATA = {
     "fewer lines": (b"one\ntwo\n", ["bad.en has 2 lines", "60 lines"]),
     "empty": (b"", ["bad.en has 0 lines"]),
     "invalid UTF-8": (b"fine\nnot \xff fine\n", ["bad.en, line 2", "0xff", "--on-bad-utf8"]),
-    "UTF-16": ("one\ntwo\n".encode("utf-16"), ["bad.en", "UTF-16", "iconv"]),
+    "UTF-16": ("one\ntwo\n".encode("utf-16"), ["bad.en", "UTF-16", "iconv", "> NEW-FILE"]),
 }
 
 
@@ -109,11 +111,17 @@ def test_predict_refuses(saccade: Saccade, run_folder: Path, tmp_path: Path) -> 
     refused(predict("--input", tmp_path / "none"), "no such file")
     refused(predict("--precision", "int4"), "int4", "int8")
     refused(predict("--output", tmp_path / "no" / "folder" / "file"), "cannot be written")
+    refused(predict("--output", tmp_path), str(tmp_path), "cannot be written: Is a directory")
+    for flag, value in (("temperature", 0.5), ("top-k", 3), ("top-p", 0.5), ("seed", 2)):
+        refused(predict(f"--{flag}", value), f"--{flag} needs --sample")
+    for flag in ("beam", "choices"):
+        refused(predict("--sample", f"--{flag}", "3"), f"--{flag}", "does not go with --sample")
     refused(predict(stdin=b"\xff\n"), "line 1", "0xff")
     target = tmp_path / "out.txt"
     target.write_text("old")
     refused(predict("--output", target, stdin=b"a\n\xff\n"), "line 2")
     assert target.read_text() == "old"
+    refused(predict("--output", target / "x"), str(target / "x"), "Not a directory")
     assert list(tmp_path.iterdir()) == [target]
 
 
@@ -122,6 +130,37 @@ def test_eval_refuses(saccade: Saccade, run_folder: Path, corpus: Path) -> None:
     refused(saccade("eval", run_folder), "--data")
     refused(saccade("eval", run_folder, *data, "--moses", "xx"), "xx")
     refused(saccade("eval", run_folder, *data, "--name", "../up"), "../up")
+    refused(saccade("eval", run_folder, *data, "--columns", "a"), "--columns 'a'")
+    kept = (run_folder / "evals" / "dev.json").read_bytes()
+    refused(saccade("eval", run_folder, *data, "--name", "dev"), "--name dev", "choose another")
+    assert (run_folder / "evals" / "dev.json").read_bytes() == kept
+
+
+def test_places_that_cannot_be_written(
+    saccade: Saccade, corpus: Path, run_folder: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.touch()
+    for verb in (train_arguments(corpus, file / "run"), ["demo", "--quick", "--out", file / "x"]):
+        refused(saccade(*verb), "error: ", str(file), "Not a directory")
+    assert list(tmp_path.iterdir()) == [file]
+    refused(saccade("predict", run_folder / ("x" * 300)), "File name too long")
+
+
+def test_scores_are_said_though_they_cannot_be_kept(
+    saccade: Saccade, run_folder: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def readonly(self: Run, name: str, evaluation: object) -> None:  # noqa: ARG001
+        raise OSError(*failure, str(self.path / "evals"))
+
+    monkeypatch.setattr(Run, "write_evaluation", readonly)
+    data = ["--data", corpus / "dev.en", corpus / "dev.de", "--beam", "1"]
+    for failure, code in (((30, "Read-only file system"), 2), ((5, "Input/output error"), 1)):
+        said = saccade("eval", run_folder, *data)
+        assert said.code == code
+        assert said.err == f"error: {run_folder / 'evals'}: {failure[1]}\n"
+        assert said.out.startswith("BLEU")
+        assert "by example" not in said.out
 
 
 def test_somebodys_code_is_not_run_unasked(saccade: Saccade, corpus: Path, tmp_path: Path) -> None:

@@ -12,6 +12,8 @@ from cli.conftest import train_arguments
 
 import saccade
 from saccade.cli import VERBS
+from saccade.cli.demo import TRANSLATED, UNSEEN
+from saccade.data import english_french
 
 pytestmark = pytest.mark.serial
 SOURCE = Path(saccade.__file__).parents[1]
@@ -90,9 +92,17 @@ def test_a_signal_saves_and_says_how_to_continue(
     out_text, err = child.communicate(timeout=60)
     assert (child.returncode, out_text) == (code, "")
     assert f"everything is saved in {out}" in err
-    assert "saccade train translate --train" in err
+    assert f"{sys.executable} -m saccade train translate --train" in err  # PATH is empty
     assert "--resume" in err
     assert list((out / "checkpoints").glob("step-*"))
+
+
+def test_the_demo_says_truly_what_it_has_seen() -> None:
+    learned, tested = (
+        {pair.target for pair in english_french.pairs(split)} for split in ("train", "test")
+    )
+    assert set(TRANSLATED) <= learned
+    assert not learned & tested
 
 
 def test_demo(tmp_path: Path) -> None:
@@ -103,8 +113,13 @@ def test_demo(tmp_path: Path) -> None:
     done = process("demo", "--quick", "--out", out)
     assert done.returncode == 0, done.stderr.decode()
     said = done.stdout.decode()
-    for words in ("BLEU", "chrF", "Jane visite l'Afrique en septembre", "What next?"):
+    for words in ("BLEU", "chrF", "What next?", *TRANSLATED):
         assert words in said
+    unseen = english_french.pairs("test")[:UNSEEN]
+    for pair in unseen:
+        assert pair.target in said
+        assert f"meant: {pair.source}" in said
+    assert f"{sys.executable} -m saccade eval {out / 'run'} --data" in said  # PATH is empty
     assert (out / "alignment.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (out / "alignment.svg").read_text()
     assert not (out / "old").exists()

@@ -1,8 +1,11 @@
 """What each verb answers when all is well."""
 
+import dataclasses
 import inspect
 import json
+import os
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,14 +14,18 @@ from cli.conftest import Said, train_arguments
 
 from saccade.cli import predict
 from saccade.cli.decode import SearchFlags
+from saccade.cli.evaluate import data_name
 from saccade.cli.predict import PredictFlags
 from saccade.cli.progress import clock
+from saccade.cli.terminal import this_command
 from saccade.cli.train import TrainFlags
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import TrainingError
+from saccade.models.transformer import TransformerConfig
+from saccade.tasks.translate import TranslateConfig
 from saccade.training import pool
 from saccade.training.pool import Job, Loading, Pool, Work, jobs
-from saccade.training.settings import resolve
+from saccade.training.settings import TrainConfig, resolve
 
 Saccade = Callable[..., Said]
 ODD = "the cat\n\nbig\0 red\nold\u2028man\n   \n</s> <pad>\n".encode()
@@ -137,6 +144,47 @@ def test_long_texts_are_cut_and_named(saccade: Saccade, run_folder: Path) -> Non
     assert said.code == 0
     assert said.out.count("\n") == 2
     assert "line 2: too long" in said.err
+    streamed = saccade("predict", run_folder, "--stream", "--max-ratio", "0", stdin=text)
+    assert (streamed.code, streamed.out) == (0, said.out)
+    assert streamed.err == said.err
+
+
+def test_output_replaces_files_alone(saccade: Saccade, run_folder: Path, tmp_path: Path) -> None:
+    def predict(place: Path) -> None:
+        said = saccade("predict", run_folder, "--beam", "1", "--output", place, stdin=ODD)
+        assert (said.code, said.out) == (0, ""), said.err
+
+    wanted = saccade("predict", run_folder, "--beam", "1", stdin=ODD).out
+    (tmp_path / "there").mkdir()
+    file, link, pipe = tmp_path / "there" / "file", tmp_path / "link", tmp_path / "pipe"
+    link.symlink_to(file)
+    for _ in range(2):  # where the link leads there is nothing first, then a file
+        predict(link)
+        assert link.is_symlink()
+        assert file.read_text("utf-8") == wanted
+        file.write_text("old")
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        predict(pipe)
+        assert os.read(reader, 1 << 16).decode() == wanted
+    finally:
+        os.close(reader)
+    assert pipe.is_fifo()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe", "there"]
+    assert list((tmp_path / "there").iterdir()) == [file]
+
+
+def test_what_fails_beside_the_output_is_not_blamed_on_it(
+    saccade: Saccade, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError(5, "Input/output error", "texts")
+
+    monkeypatch.setattr(predict, "_answers", fails)
+    said = saccade("predict", run_folder, "--output", tmp_path / "out", stdin=b"a\n")
+    assert (said.code, said.err) == (1, "error: texts: Input/output error\n")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_stream_says_what_greedy_search_says(saccade: Saccade, run_folder: Path) -> None:
@@ -208,7 +256,41 @@ def test_eval(saccade: Saccade, run_folder: Path, corpus: Path) -> None:
     answer = json.loads(saccade("eval", run_folder, *data, "--json", "--name", "again").out)
     assert answer["examples"] == 4
     assert {"value", "signature"} == answer["metrics"]["BLEU"].keys()
-    assert (run_folder / "evals" / "again.json").is_file()
+    again = json.loads((run_folder / "evals" / "again.json").read_text())
+    assert answer["decoding"] == again["decoding"]
+    assert (kept["decoding"]["beam"], again["decoding"]["beam"]) == (1, DecodeOptions().beam)
+    assert again["decoding"]["length_penalty"] == DecodeOptions().length_penalty
+    assert again["decoding"]["precision"] == "float32"
+
+
+def test_eval_reads_columns_and_bad_bytes_as_told(
+    saccade: Saccade, run_folder: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "the test.tsv"
+    table.write_bytes(b"en\tx\tde\nthe cat\t-\teht tac\nthe \xff\t-\teht\n")
+    call = ["eval", run_folder, "--data", table, "--columns", "en,de", "--beam", "1"]
+    assert "--on-bad-utf8 replace" in saccade(*call).err
+    for how, examples in (("replace", 2), ("skip", 1)):
+        said = saccade(*call, "--on-bad-utf8", how)
+        assert said.code == 0, said.err
+        assert f"examples: {examples}\n" in said.out
+    (kept,) = (run_folder / "evals").glob("the-test*")
+    assert kept.name == "the-test.tsv.json"
+
+
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        (["data/test.en.gz", "data/test.de.gz"], "test.en-de"),
+        (["a b/my test.en", "x/your test.de"], "my-test.en-your-test.de"),
+        (["builtin:english-french/test"], "english-french-test"),
+        (["data:my set.tsv"], "my-set.tsv"),
+        ([".hidden.en", ".hidden.de"], "hidden.en-de"),
+        (["-"], "data"),
+    ],
+)
+def test_scores_are_named_after_the_files(files: list[str], name: str) -> None:
+    assert data_name(files) == name
 
 
 def test_help_states_the_defaults_that_hold() -> None:
@@ -225,7 +307,22 @@ def test_models_and_tasks(saccade: Saccade) -> None:
     assert "base: 48." in said
     assert 'placement = "pre"' in said
     assert "limit = 1024  # of learned positions" in said
-    assert saccade("tasks").out.startswith("translate: any sequence")
+    tasks = saccade("tasks").out
+    assert tasks.startswith("translate: any sequence")
+    for section, config, text in (
+        ("task", TranslateConfig, tasks),
+        ("train", TrainConfig, said),
+        ("model", TransformerConfig, said),
+    ):
+        assert f"--set {section}.KEY=VALUE" in text
+        for field in dataclasses.fields(config):
+            if field.default is not dataclasses.MISSING:
+                assert re.search(rf"^  {field.name}[.\w]* = ", text, re.MULTILINE), field.name
+    assert 'schedule = "linear"  # linear | cosine' in said
+    assert 'average_of = "last"  # last | best; which: the newest' in said
+    assert "steps = (unset)  # updates" in said
+    assert 'optimizer.name = "' in said
+    assert "vocab_size = 4000  # at most" in tasks
 
 
 def test_check(saccade: Saccade, tmp_path: Path) -> None:
@@ -242,6 +339,32 @@ def test_check(saccade: Saccade, tmp_path: Path) -> None:
     bad = saccade("check", f"{mine}:Bad")
     assert bad.code == 1
     assert "FAIL  keys can be cached: prepare mixes positions" in bad.out
+    mine.write_text(
+        "from saccade.blocks.scores import Dot\n"
+        "class Bare(Dot):\n"
+        "    def forward(self, query, keys):\n"
+        "        assert not query.requires_grad\n"
+        "        return super().forward(query, keys)\n"
+    )
+    bare = saccade("check", f"{mine}:Bare")
+    assert (bare.code, bare.out.count("ok  ")) == (1, 4)
+    assert "FAIL  gradients are finite: an assertion failed\n" in bare.out
+
+
+def test_commands_to_paste_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for called, start in {
+        ".venv/bin/saccade": ".venv/bin/saccade",
+        "/some where/saccade": "'/some where/saccade'",
+        str(Path("src", "saccade", "__main__.py")): f"{sys.executable} -m saccade",
+        "my_script.py": "saccade",
+    }.items():
+        monkeypatch.setattr(sys, "argv", [called])
+        assert this_command("eval", Path("my run")) == f"{start} eval 'my run'"
+    program = tmp_path / "saccade"
+    program.touch(mode=0o755)
+    monkeypatch.setattr(sys, "argv", [str(program)])
+    assert this_command("demo") == "saccade demo"
 
 
 def test_clock() -> None:

@@ -69,8 +69,9 @@ def test_what_is_too_long_or_empty_is_dropped_on_both_sides(tmp_path):
     store = build_store(tmp_path / "store", pairs, words, words, "1", max_length=2)
     assert len(store) == 2
     assert (store.report.pairs, store.report.too_long, store.report.empty) == (2, 2, 1)
-    assert "2 pairs longer" in store.report.summary()
-    with pytest.raises(InputError, match=r"no pair is left.*max_length = 2"):
+    said = "of 5 pairs, dropped: 2 longer than task.max_length, 1 without tokens"
+    assert store.report.summary() == said
+    with pytest.raises(InputError, match=r"no pair is left.*max_length is 2"):
         build_store(tmp_path / "none", pairs[1:3], words, words, "1", max_length=2)
     assert not (tmp_path / "none").exists()
 

@@ -146,8 +146,18 @@ def test_odd_lines_are_counted_and_told(tmp_path: Path, model: Model, tokenizer:
     said = "\n".join(warnings)
     assert "1 pairs dropped" in said
     assert "1 lines with control characters" in said
-    assert "1 of" in said
-    assert "longer than task.max_length" in said
+    assert "of 42 pairs, dropped: 1 longer than task.max_length (" in said
+
+
+def test_pairs_left_out_are_counted_against_all(tmp_path: Path) -> None:
+    corpus = [tmp_path / "source", tmp_path / "target"]
+    for file in corpus:
+        file.write_text("a b\n" + "a b c d e f\n" * 3)
+    sets = ["task.max_length=8", "task.tokenizer=bytes"]
+    _, warnings = train(override(tiny([str(f) for f in corpus]), sets), tmp_path / "run")
+    told = [text for text in warnings if "dropped" in text]
+    assert len(told) == 1
+    assert "of 4 pairs, dropped: 3 longer than task.max_length (task.max_length is 8" in told[0]
 
 
 # --- predicting --------------------------------------------------------------------------------

@@ -328,7 +328,8 @@ def parent(files: list[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_init_takes_over_weights_tokenizer_and_shape(tmp_path: Path, parent: Run) -> None:
     other = write_corpus(tmp_path, "other", 10, seed=9)
-    config = override(tiny(other), ["model.dim=32", "train.steps=1", "train.peak_rate=1e-30"])
+    config = override(tiny(other), ["train.steps=1", "train.peak_rate=1e-30"])
+    config["model"] = {}  # all that is unset is taken over
     run, _ = train(config, tmp_path / "run", init=str(parent.path))
     theirs = load_tensors(parent.weights)
     assert all(
@@ -337,6 +338,31 @@ def test_init_takes_over_weights_tokenizer_and_shape(tmp_path: Path, parent: Run
     assert run.settings().model == parent.settings().model
     name = "tokenizer.json"
     assert (run.path / name).read_bytes() == (parent.path / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("model.dim=32", "model.dim is 16, not 32"),
+        ("model.norm=rms", "model.norm is 'layer', not 'rms'"),
+        ("model.score=dot", "model.score is 'scaled-dot', not 'dot'"),
+        ("model.preset=small", "model.preset is 'tiny', not 'small'"),
+        ("task.tokenizer=words", "task.tokenizer is 'characters', not 'words'"),
+    ],
+)
+def test_init_refuses_what_it_would_not_heed(
+    tmp_path: Path, parent: Run, files: list[str], setting: str, told: str
+) -> None:
+    with pytest.raises(InputError, match=re.escape(told)):
+        train(override(tiny(files), [setting]), tmp_path / "run", init=str(parent.path))
+    assert not (tmp_path / "run").exists()
+
+
+def test_init_heeds_dropout(tmp_path: Path, parent: Run, files: list[str]) -> None:
+    sets = ["model.dropout=0.3", "model.ffn_dropout=0.2", "train.steps=1"]
+    run, _ = train(override(tiny(files), sets), tmp_path / "run", init=str(parent.path))
+    wanted = {**parent.settings().model, "dropout": 0.3, "ffn_dropout": 0.2}
+    assert run.settings().model == wanted
 
 
 def test_init_fills_the_moving_average_too(tmp_path: Path, parent: Run, files: list[str]) -> None:

@@ -22,6 +22,7 @@ from saccade.tasks.translate import Translate, TranslateObjective
 from saccade.training import checkpoint, trainer
 from saccade.training.checkpoint import load_tensors, steps
 from saccade.training.run import Run
+from saccade.training.trainer import Interrupted
 
 Weights = dict[str, torch.Tensor]
 SRC = Path(__file__).parents[2] / "src"
@@ -416,6 +417,32 @@ def test_a_compiled_model_learns_the_same(files: list[str], tmp_path: Path) -> N
 
 
 # --- signals -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("saved", [None, 2])
+def test_a_signal_on_a_full_disk_is_an_error_that_names_the_last_good_step(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, saved: int | None
+) -> None:
+    save = checkpoint.save
+
+    def full(folder: Path, found: checkpoint.Checkpoint) -> Path:
+        if found.step == saved:
+            return save(folder, found)
+        raise TrainingError("no space left")
+
+    def stop(_: Any, update: Any) -> None:
+        if update.step == 4:
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(trainer.checkpoint, "save", full)
+    config = override(tiny(files), ["train.save_every=1"])
+    goes_on = "begins anew" if saved is None else "goes on from step 2,"
+    with pytest.raises(TrainingError, match=f"SIGTERM, and step 4 could not.*{goes_on}"):
+        train(config, tmp_path / "run", update=stop)
+    monkeypatch.undo()
+    with pytest.raises(Interrupted, match="SIGTERM"):
+        train(config, tmp_path / "run", update=stop, resume=True)
+    assert steps(tmp_path / "run" / "checkpoints")[-1] == 4
 
 
 def test_signals_are_given_back(learn: Learn) -> None:

@@ -1,5 +1,6 @@
 """The command `saccade`: a file a verb; heavy imports happen inside the verbs."""
 
+import errno
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -7,12 +8,16 @@ from collections.abc import Callable, Sequence
 from cyclopts import App, CycloptsError
 
 from saccade.cli import check, demo, evaluate, models, predict, tasks, train
-from saccade.cli.terminal import close_quietly, note, utf8_streams
+from saccade.cli.terminal import close_quietly, note, this_command, utf8_streams
 from saccade.errors import InputError, TrainingError
 from saccade.version import __version__
 
 STARTED_AT = time.monotonic()  # a budget of minutes is counted from here
 FAILED, WRONG_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+WRONG_PLACE = {  # what the system says of a path that cannot be meant; all else is a failure
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.EEXIST, errno.ENOTDIR,
+    errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
+}  # fmt: skip
 
 app = App(
     name="saccade",
@@ -58,7 +63,7 @@ def run(arguments: Sequence[str]) -> int:
         )
     except CycloptsError as error:
         known = [verb for verb in arguments[:1] if verb in VERBS]
-        note(f"error: {error}\ntry: {' '.join(['saccade', *known, '--help'])}")
+        note(f"error: {error}\ntry: {this_command(*known, '--help')}")
         return WRONG_INPUT
     except InputError as error:
         note(f"error: {error}")
@@ -66,6 +71,12 @@ def run(arguments: Sequence[str]) -> int:
     except TrainingError as error:
         note(f"error: {error}")
         return FAILED
+    except BrokenPipeError:  # the reader went away: `main` ends quietly
+        raise
+    except OSError as error:
+        where = "" if error.filename is None else f"{error.filename}: "
+        note(f"error: {where}{error.strerror or error}")
+        return WRONG_INPUT if error.errno in WRONG_PLACE else FAILED
     except KeyboardInterrupt:
         note("interrupted")
         return INTERRUPTED

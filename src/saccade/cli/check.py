@@ -27,7 +27,7 @@ def check(name: str, /) -> int:
     for promise, test in checks.items():
         problem = _problem(test, cls)
         failed += problem is not None
-        say(f"{'FAIL' if problem else 'ok  '}  {promise}" + (f": {problem}" if problem else ""))
+        say(f"ok    {promise}" if problem is None else f"FAIL  {promise}: {problem}")
     say(f"{kind} {name}: {len(checks) - failed} of {len(checks)} promises kept")
     return 1 if failed else 0
 
@@ -37,7 +37,7 @@ def _problem(test: object, cls: object) -> str | None:
     try:
         test(cls)
     except AssertionError as error:
-        return str(error)
+        return str(error) or "an assertion failed"
     except Exception as error:
         note(traceback.format_exc())
         return f"{type(error).__name__}: {error}"

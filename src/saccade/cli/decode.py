@@ -1,16 +1,17 @@
 """The flags of decoding, shared by `predict` and `eval`; their defaults are DecodeOptions'."""
 
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import Parameter
+
+from saccade.cli.flags import Switch
 
 if TYPE_CHECKING:
     from saccade.decoding.options import DecodeOptions
     from saccade.training.model import Model
     from saccade.training.pool import Alone, Pool, Work
 
-Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 MANY = 200  # texts from which on starting workers takes less time than it saves
 
 
@@ -24,7 +25,7 @@ class SearchFlags:
     choices: int | None = None
     """Tokens each path considers; as many as paths when unset."""
     length_penalty: float | None = None
-    """0 ignores length, 1 divides the score by it. [default: 1]"""
+    """GNMT's: the score is divided by ((5 + length) / 6) to this power. [default: 1]"""
     max_ratio: float | None = None
     """The output may have so many times the tokens of the input ... [default: 2]"""
     max_extra: int | None = None
@@ -41,6 +42,11 @@ class SearchFlags:
         known = {field.name for field in fields(DecodeOptions)}
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         return DecodeOptions(**{k: v for k, v in given.items() if k in known and v is not None})
+
+    def stated(self) -> dict[str, Any]:
+        """What holds, given or not, so that a score can say how it came about."""
+        options = self.options()
+        return {field.name: getattr(options, field.name) for field in fields(self)}
 
 
 @Parameter(name="*")

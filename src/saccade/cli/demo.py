@@ -1,14 +1,16 @@
 """saccade demo: the whole story on the built-in corpus, in about two minutes on two cores."""
 
 import shutil
+import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from saccade.cli.decode import EngineFlags, SearchFlags, Switch
-from saccade.cli.terminal import console, note
+from saccade.cli.decode import EngineFlags, SearchFlags
+from saccade.cli.flags import Switch
+from saccade.cli.terminal import console, note, this_command
 from saccade.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,7 +24,8 @@ MARK = ".saccade-demo"  # in a folder that a demo made and may replace
 VOCABULARY = "task.vocab_size=1500"  # the corpus has about as many words
 AFTER_MINUTES = 0.3  # what scoring and drawing take
 QUICK_STEPS, QUICK_TESTS = 30, 16
-SHOWN = "Jane visite l'Afrique en septembre."
+UNSEEN = 2  # test sentences shown
+SHOWN = "Jane visite l'Afrique en septembre"
 TRANSLATED = (
     SHOWN,
     "L'animal n'a pas traversé la rue parce qu'il était trop fatigué.",
@@ -56,11 +59,11 @@ def demo(*, flags: DemoFlags = DemoFlags()) -> int | None:
     try:
         run = _trained(flags)
     except Interrupted as stop:
-        note(f"{stop}; the demo starts anew with: saccade demo")
+        note(f"{stop}; the demo starts anew with: {this_command(*sys.argv[1:])}")
         return stop.exit_code
     model = load(run.path)
-    _score(page, model, quick=flags.quick)
-    _translate(page, model)
+    tested = _score(page, model, quick=flags.quick)
+    _translate(page, model, tested)
     _look_inside(page, model, flags.out)
     _say_next(page, run)
     return None
@@ -102,7 +105,8 @@ def _trained(flags: DemoFlags) -> "Run":
     return run
 
 
-def _score(page: "Console", model: "Model", *, quick: bool) -> None:
+def _score(page: "Console", model: "Model", *, quick: bool) -> list[dict[str, Any]]:
+    """Score it on the test set; what it made of each example of it."""
     from saccade.cli.evaluate import predict_all
 
     sources, references = model.task.pairs([f"{CORPUS}/test"], note)
@@ -115,16 +119,22 @@ def _score(page: "Console", model: "Model", *, quick: bool) -> None:
     page.print(f"\n[bold]How good is it?[/] {len(sources):,} sentences of shapes it never saw:")
     for metric in evaluation.metrics:
         page.print(f"  {metric.name:5} [bold]{metric.value:5.1f}[/]  [dim]{metric.signature}[/]")
+    return evaluation.examples
 
 
-def _translate(page: "Console", model: "Model") -> None:
+def _translate(page: "Console", model: "Model", tested: list[dict[str, Any]]) -> None:
     from rich.markup import escape
 
-    page.print("\n[bold]What does it say?[/]")
+    page.print("\n[bold]What does it say?[/] Sentences of the lectures; it has learned from these:")
     found = model.predict(list(TRANSLATED))
     for source, prediction in zip(TRANSLATED, found, strict=True):
         page.print(f"  {source}")
         page.print(f"  [blue]{escape(prediction.text)}[/]\n")
+    page.print(f"The first {UNSEEN} of the test set; it has never seen these:")
+    for example in tested[:UNSEEN]:
+        page.print(f"  {escape(example['source'])}")
+        page.print(f"  [blue]{escape(example['prediction'])}[/]")
+        page.print(f"  [dim]meant: {escape(example['reference'])}[/]\n")
 
 
 def _look_inside(page: "Console", model: "Model", out: Path) -> None:
@@ -141,12 +151,14 @@ def _look_inside(page: "Console", model: "Model", out: Path) -> None:
 
 
 def _say_next(page: "Console", run: "Run") -> None:
+    from rich.markup import escape
+
     path = run.path
     page.print("\n[bold]What next?[/]")
     for command, does in (
-        (f'echo "Jane visite Paris." | saccade predict {path}', "translate your own"),
-        (f"saccade eval {path} --data {CORPUS}/test", "score it again"),
-        ("saccade train --help", "train on your own files"),
-        ("saccade models", "see what else there is"),
+        (f'echo "Jane visite Paris." | {this_command("predict", path)}', "translate your own"),
+        (this_command("eval", path, "--data", f"{CORPUS}/test"), "score it again"),
+        (this_command("train", "--help"), "train on your own files"),
+        (this_command("models"), "see what else there is"),
     ):
-        page.print(f"  {command}  [dim]# {does}[/]")
+        page.print(f"  {escape(command)}  [dim]# {does}[/]")

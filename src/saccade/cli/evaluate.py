@@ -2,13 +2,14 @@
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from saccade.cli.decode import EngineFlags, SearchFlags, Switch
+from saccade.cli.decode import EngineFlags, SearchFlags
+from saccade.cli.flags import Switch, two_columns
 from saccade.cli.terminal import say, warn
 from saccade.errors import InputError
 
@@ -30,6 +31,27 @@ class EvalFlags:
     """Also the BLEU of older papers: lowercased Moses tokens of this language, such as de."""
     json: Switch = False
     """Print one object."""
+    columns: str | None = None
+    """The two columns to use, such as source,target; by default those of the training."""
+    on_bad_utf8: Literal["stop", "replace", "skip"] | None = None
+    """What to do with a line that is not UTF-8; by default what the training did."""
+
+    def kept_as(self) -> str:
+        """The name to keep the scores under."""
+        name = self.name or data_name(self.data)
+        if not re.fullmatch(r"[\w][\w.+-]*", name):
+            raise InputError(f"--name {name!r}: letters, digits and . _ + - only")
+        if name == "dev":
+            raise InputError("--name dev: there training keeps its own scores; choose another")
+        return name
+
+    def reading(self, config: Any) -> Any:
+        """The task's config, with what was given about the files."""
+        asked = {"columns": two_columns(self.columns), "on_bad_utf8": self.on_bad_utf8}
+        given = {name: value for name, value in asked.items() if value is not None}
+        for name in given.keys() - {field.name for field in fields(config)}:
+            raise InputError(f"this run's task has no setting {name}")
+        return replace(config, **given)
 
 
 def evaluate(
@@ -51,28 +73,28 @@ def evaluate(
     from saccade.training.model import load
     from saccade.training.run import evaluation_json
 
-    options = decoding.options()
-    name = flags.name or data_name(flags.data)
-    if not re.fullmatch(r"[\w][\w.+-]*", name):
-        raise InputError(f"--name {name!r}: letters, digits and . _ + - only")
+    made = {**decoding.stated(), "precision": engine.precision}
+    name = flags.kept_as()
     if flags.moses is not None:
         normalize_punctuation("", flags.moses)  # an unknown language is told before the work
     model = load(run, allow_code=engine.allow_code, precision=engine.precision)
+    model.task.config = flags.reading(model.task.config)
     sources, references = model.task.pairs(flags.data, warn)
     predictions = predict_all(model, sources, decoding, engine)
-    evaluation: Evaluation = model.task.score(sources, references, predictions)
-    if flags.moses is not None:
-        extra = moses_bleu(predictions, references, flags.moses)
-        evaluation = replace(evaluation, metrics=[*evaluation.metrics, extra])
-    model.run.write_evaluation(name, evaluation)
+    found: Evaluation = model.task.score(sources, references, predictions)
+    more = [] if flags.moses is None else [moses_bleu(predictions, references, flags.moses)]
+    evaluation = replace(found, metrics=[*found.metrics, *more], decoding=made)
+    # Said before it is kept: the scores of a run that cannot be written to are not lost.
     if flags.json:
         say(json.dumps(evaluation_json(evaluation, examples=False), ensure_ascii=False))
+        model.run.write_evaluation(name, evaluation)
         return
     for metric in evaluation.metrics:
         say(str(metric))
     for what, count in evaluation.counts.items():
         say(f"{what}: {count:,}")
-    say(f"beam: {options.beam}")
+    say(f"beam: {made['beam']}")
+    model.run.write_evaluation(name, evaluation)
     say(f"by example: {model.run.path / 'evals' / name}.json")
 
 
@@ -102,7 +124,10 @@ def data_name(files: list[str]) -> str:
     if len(names) == 2:
         first, second = (Path(name).name for name in names)
         if Path(first).stem == Path(second).stem:
-            return first + "-" + Path(second).suffix.removeprefix(".")
-        return f"{first}-{second}"
-    kept = names[0].replace("/", "-") if files[0].startswith("builtin:") else Path(names[0]).name
-    return re.sub(r"[^\w.+-]", "-", kept) or "data"
+            second = Path(second).suffix.removeprefix(".")
+        kept = f"{first}-{second}"
+    elif files[0].startswith("builtin:"):
+        kept = names[0]
+    else:
+        kept = Path(names[0]).name
+    return re.sub(r"[^\w.+-]", "-", kept).lstrip(".+-") or "data"

@@ -4,7 +4,8 @@ import dataclasses
 import inspect
 import io
 import tokenize
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from saccade.cli.terminal import say
 from saccade.errors import InputError, nearest
@@ -13,7 +14,7 @@ VOCABULARY = 8000  # for which sizes are stated
 
 
 def models(name: str | None = None, /) -> None:
-    """List the models, or show one: its presets with their sizes, its settings with defaults.
+    """List the models, or show one: its presets with their sizes, all settings with defaults.
 
     Parameters
     ----------
@@ -33,6 +34,8 @@ def models(name: str | None = None, /) -> None:
 
 
 def _show(name: str, cls: Any) -> None:
+    from saccade.training.settings import TrainConfig
+
     say(f"{name}: {(inspect.getdoc(cls) or name).splitlines()[0]}")
     say(f"paper: {cls.paper}")
     say(f"tasks: {', '.join(cls.tasks)}")
@@ -42,12 +45,32 @@ def _show(name: str, cls: Any) -> None:
         mark = " (default)" if preset == cls.default_preset else ""
         size = f"{parameters(cls, tables['model']) / 1e6:.1f} M"
         say(f"  {preset}{mark}: {size}; {', '.join(values)}")
-    say("\nsettings (--set model.KEY=VALUE):")
-    notes = comments(cls.Config)
-    for field in dataclasses.fields(cls.Config):
-        if field.default is not dataclasses.MISSING:
-            note = f"  # {notes[field.name]}" if field.name in notes else ""
-            say(f"  {field.name} = {_toml(field.default)}{note}")
+    say_settings("model", cls.Config)
+    say_settings("train", TrainConfig)
+    say("\nsettings of a task: saccade tasks")
+
+
+def say_settings(section: str, config: type) -> None:
+    """The keys of a section of the config with their defaults, a line each."""
+    say(f"\nsettings of [{section}] (--set {section}.KEY=VALUE):")
+    for line in _settings(config):
+        say(f"  {line}")
+
+
+def _settings(config: type) -> Iterator[str]:
+    """`key = default  # its choices; its comment`; a key without default comes from the data."""
+    notes, hints = comments(config), get_type_hints(config)
+    for field in dataclasses.fields(config):
+        if field.default is dataclasses.MISSING:
+            continue
+        if dataclasses.is_dataclass(field.default):
+            yield from (f"{field.name}.{line}" for line in _settings(type(field.default)))
+            continue
+        said = [notes[field.name]] if field.name in notes else []
+        if get_origin(hints[field.name]) is Literal:
+            said.insert(0, " | ".join(get_args(hints[field.name])))
+        about = f"  # {'; '.join(said)}" if said else ""
+        yield f"{field.name} = {_toml(field.default)}{about}"
 
 
 def parameters(cls: Any, values: dict[str, Any]) -> int:
@@ -78,6 +101,8 @@ def comments(config: type) -> dict[str, str]:
 
 
 def _toml(value: object) -> str:
+    if value is None:
+        return "(unset)"
     if isinstance(value, bool):
         return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else str(value)

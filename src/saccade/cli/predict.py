@@ -7,17 +7,20 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from cyclopts import Parameter
 
-from saccade.cli.decode import EngineFlags, SearchFlags, Switch
+from saccade.cli.decode import EngineFlags, SearchFlags
+from saccade.cli.flags import Switch
 from saccade.cli.terminal import warn
 from saccade.errors import InputError
 
 if TYPE_CHECKING:
+    from saccade.decoding.options import DecodeOptions
     from saccade.training.model import Model
     from saccade.training.pool import Work
 
@@ -34,13 +37,23 @@ class PredictFlags(SearchFlags):
     sample: Switch = False
     """Draw each token instead of searching for the most probable output."""
     temperature: float | None = None
-    """Of --sample: below 1 bolder, above 1 more varied."""
+    """Of --sample: below 1 sharper, above 1 more varied."""
     top_k: int | None = None
     """Of --sample: draw from the k most probable tokens."""
     top_p: float | None = None
     """Of --sample: draw from the most probable tokens that together have probability p."""
     seed: int | None = None
     """Of --sample: what the draws are a function of."""
+
+    def options(self) -> "DecodeOptions":
+        """What was given; a flag that would do nothing is refused."""
+        drawing = ("temperature", "top_k", "top_p", "seed")
+        idle = ("beam", "choices") if self.sample else drawing
+        for flag in idle:
+            if getattr(self, flag) is not None:
+                goes = "is of search and does not go with" if self.sample else "needs"
+                raise InputError(f"--{flag.replace('_', '-')} {goes} --sample")
+        return super().options()
 
 
 @Parameter(name="*")
@@ -99,7 +112,7 @@ def predict(
         show = _as_json if places.json else plain
         for number, answer in enumerate(_answers(model, places, work, engine)):
             if answer["truncated"]:
-                warn(f"{_named(places.input)}, line {number + 1}: too long, its end was cut off")
+                _warn_cut(places, number)
             out.write(show(number, answer))
             if aligned is not None:
                 aligned.write(answer["alignment"] + "\n")
@@ -144,6 +157,10 @@ def _blocks(places: Places) -> Iterator[tuple[int, list[str]]]:
         warn(f"{_named(places.input)}: {counts['bad_utf8']:,} lines of invalid UTF-8 repaired")
 
 
+def _warn_cut(places: Places, number: int) -> None:
+    warn(f"{_named(places.input)}, line {number + 1}: too long, its end was cut off")
+
+
 def _named(path: str) -> str:
     return "standard input" if path == "-" else path
 
@@ -174,17 +191,26 @@ def _written(path: Path | None) -> Iterator[TextIO]:
     if path is None:
         yield sys.stdout
         return
-    fresh = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with fresh.open("w", encoding="utf-8", newline="\n", errors="replace") as file:
+    if path.exists() and not path.is_file():  # a pipe or a device: nothing to put in its place
+        with _opened(path, path) as file:
             yield file
-        fresh.replace(path)
-    except OSError as error:
-        if isinstance(error, BrokenPipeError):  # of standard output, beside this file
-            raise
-        raise InputError(f"{path}: cannot be written: {error.strerror}") from None
+        return
+    place = path.resolve()  # a link stays one
+    fresh = place.with_name(f".{place.name}.{os.getpid()}.tmp")
+    file = _opened(fresh, path)
+    try:
+        with file:
+            yield file
+        fresh.replace(place)
     finally:
         fresh.unlink(missing_ok=True)
+
+
+def _opened(place: Path, named: Path) -> TextIO:
+    try:
+        return place.open("w", encoding="utf-8", newline="\n", errors="replace")
+    except OSError as error:
+        raise InputError(f"{named}: cannot be written: {error.strerror}") from None
 
 
 def _refuse_with_stream(places: Places, decoding: PredictFlags) -> None:
@@ -207,5 +233,6 @@ def _stream(model: "Model", places: Places, decoding: PredictFlags) -> Iterator[
     torch.set_num_threads(1)
     for start, texts in _blocks(places):
         for number, text in enumerate(texts, start):
-            yield from model.stream(text, decoding.options(), number)
+            cut = partial(_warn_cut, places, number)
+            yield from model.stream(text, decoding.options(), number, on_cut=cut)
             yield "\n"

@@ -1,7 +1,10 @@
 """Where words go: a verb's answer to standard output, everything else to standard error."""
 
 import os
+import shlex
+import shutil
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +25,18 @@ def note(text: str) -> None:
 
 def warn(text: str) -> None:
     note(f"warning: {text}")
+
+
+def this_command(*arguments: object) -> str:
+    """A line to paste: `saccade ...` where the shell finds it, else the way it was called."""
+    called = Path(sys.argv[0])
+    start = ["saccade"]
+    if shutil.which("saccade") is None:
+        if called.stem == "saccade":
+            start = [sys.argv[0]]
+        elif called.parent.name == "saccade":  # python -m saccade: its __main__.py
+            start = [sys.executable, "-m", "saccade"]
+    return shlex.join([*start, *map(str, arguments)])
 
 
 def utf8_streams() -> None:

@@ -1,6 +1,5 @@
 """saccade train: from files to a run."""
 
-import shlex
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -10,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from saccade.cli.terminal import note, say
+from saccade.cli.flags import Switch, two_columns
+from saccade.cli.terminal import note, say, this_command
 from saccade.errors import InputError
 
 if TYPE_CHECKING:
     from saccade.training.run import Run
 
 Files = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())]
-Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 
 
 @Parameter(name="*")
@@ -72,16 +71,13 @@ class TrainFlags:
 
     def layer(self, task: str | None) -> dict[str, dict[str, Any]]:
         """The last layer of the config: what was given as a flag."""
-        columns = None if self.columns is None else [c.strip() for c in self.columns.split(",")]
-        if columns is not None and len(columns) != 2:
-            raise InputError(f"--columns {self.columns!r}: two names, such as source,target")
         sections: dict[str, dict[str, Any]] = {
             "task": {
                 "name": task,
                 "train": self.train,
                 "dev": self.dev,
                 "tokenizer": self.tokenizer,
-                "columns": columns,
+                "columns": two_columns(self.columns),
                 "on_bad_utf8": self.on_bad_utf8,
             },
             "model": {"name": self.model, "preset": self.preset},
@@ -155,7 +151,7 @@ def train(task: str | None = None, /, *, flags: TrainFlags) -> int | None:
     except Interrupted as stop:
         again = sys.argv[1:] if "--resume" in sys.argv else [*sys.argv[1:], "--resume"]
         note(f"{stop}; everything is saved in {flags.out}. To continue:")
-        note(f"  saccade {shlex.join(again)}")
+        note(f"  {this_command(*again)}")
         return stop.exit_code
     for run in runs:
         say(f"run: {run.path}")
@@ -163,8 +159,8 @@ def train(task: str | None = None, /, *, flags: TrainFlags) -> int | None:
             say(f"dev {name}: {value:.2f}")
     if seeds:
         _say_spread(runs)
-    say(f"next: saccade eval {runs[0].path} --data FILES")
-    say(f"      saccade predict {runs[0].path} --input FILE")
+    say(f"next: {this_command('eval', runs[0].path, '--data', 'FILES')}")
+    say(f"      {this_command('predict', runs[0].path, '--input', 'FILE')}")
     return None
 
 

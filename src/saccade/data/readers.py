@@ -10,6 +10,7 @@ import importlib
 import json
 import os
 import re
+import shlex
 import sys
 import zlib
 from collections import Counter
@@ -122,7 +123,7 @@ def _begin(first: bytes, path: str, counts: Counter[str]) -> bytes:
     if encoding:
         raise InputError(
             f"{path}: this is {encoding}, not UTF-8; convert it: "
-            f"iconv -f {encoding.split()[0]} -t UTF-8 {path}"
+            f"iconv -f {encoding.split()[0]} -t UTF-8 {shlex.quote(path)} > NEW-FILE"
         )
     counts["bom"] += first.startswith(UTF8_BOM)
     return first.removeprefix(UTF8_BOM)
@@ -134,7 +135,7 @@ def _repair(error: UnicodeDecodeError, place: str, start: int, on_bad_utf8: BadU
         raise InputError(
             f"{place}: byte {error.start + 1} of the line (byte {start + error.start + 1} of the "
             f"file) is 0x{error.object[error.start]:02x}, not UTF-8; repair the file, or use "
-            "--on-bad-utf8 replace (or skip)"
+            "--on-bad-utf8 replace"
         )
     return error.object.decode(errors="replace") if on_bad_utf8 == "replace" else None
 

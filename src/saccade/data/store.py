@@ -33,14 +33,16 @@ MANIFEST = "manifest.json"
 class StoreReport:
     """What became of the pairs that were read."""
 
-    pairs: int = 0
+    pairs: int = 0  # kept
     too_long: int = 0
     empty: int = 0
 
     def summary(self) -> str:
         """One line for the terminal; empty when every pair was kept."""
-        said = {"longer than max_length": self.too_long, "without tokens": self.empty}
-        return ", ".join(f"{count:,} pairs {why} (dropped)" for why, count in said.items() if count)
+        total = self.pairs + self.too_long + self.empty
+        said = {"longer than task.max_length": self.too_long, "without tokens": self.empty}
+        dropped = [f"{count:,} {why}" for why, count in said.items() if count]
+        return f"of {total:,} pairs, dropped: {', '.join(dropped)}" if dropped else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +176,7 @@ def _write(
     report = StoreReport(kept, int(too_long), int(empty))
     if not kept:
         why = report.summary() or "there was none"
-        raise InputError(f"no pair is left to train on: {why} (task.max_length = {max_length})")
+        raise InputError(f"no pair is left to train on: {why} (task.max_length is {max_length})")
     return report
 
 

@@ -15,7 +15,7 @@ class DecodeOptions(SearchOptions):
     """Search for the most probable output, or draw one."""
 
     sample: bool = False  # draw each token instead of searching
-    temperature: float = 1.0  # below 1 bolder, above 1 more varied
+    temperature: float = 1.0  # below 1 sharper, above 1 more varied
     top_k: int | None = None  # draw from the most probable k
     top_p: float | None = None  # draw from the most probable that together have p
     seed: int = 1  # of the draws

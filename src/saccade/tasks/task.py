@@ -61,6 +61,7 @@ class Evaluation:
     metrics: list[Metric]
     examples: list[dict[str, Any]]  # source, reference, hypothesis and scores of each
     counts: dict[str, int]
+    decoding: dict[str, Any] = field(default_factory=dict)  # how the predictions were made
 
     @property
     def main(self) -> Metric:

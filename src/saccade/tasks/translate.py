@@ -122,11 +122,9 @@ class Translate:
         )
         if summary := text.report.summary():  # nothing when the store was there already
             warn(f"{' '.join(self.config.train)}: {summary}")
-        if store.report.too_long:
-            warn(
-                f"{store.report.too_long:,} of {store.report.pairs:,} training pairs are longer "
-                f"than task.max_length ({self.config.max_length} tokens) and left out"
-            )
+        if summary := store.report.summary():
+            limit = f"task.max_length is {self.config.max_length} tokens"
+            warn(f"{' '.join(self.config.train)}: {summary} ({limit})")
         return store
 
     def order(self, store: PairStore, batch_tokens: int, seed: int) -> Order:
@@ -216,12 +214,22 @@ class Translate:
         return state, limits
 
     def stream(
-        self, model: Any, text: str, options: DecodeOptions, number: int = 0
+        self,
+        model: Any,
+        text: str,
+        options: DecodeOptions,
+        number: int = 0,
+        on_cut: Callable[[], None] = lambda: None,
     ) -> Iterator[str]:
-        """The translation piece by piece as it is made, greedily or drawn; no whole beam is."""
+        """The translation piece by piece as it is made, greedily or drawn; no whole beam is.
+
+        `on_cut` is called when the text is too long and its end was cut off.
+        """
         if not text.strip():
             return
-        ids, _ = self._read(model, text)
+        ids, truncated = self._read(model, text)
+        if truncated:
+            on_cut()
         with torch.no_grad():
             state, (limit,) = self._start(model, [ids], options)
         draw = Draw(seed=options.seed, examples=[number], filters=options.filters())

@@ -57,10 +57,14 @@ class Model:
         return found
 
     def stream(
-        self, text: str, options: DecodeOptions = DecodeOptions(), number: int = 0
+        self,
+        text: str,
+        options: DecodeOptions = DecodeOptions(),
+        number: int = 0,
+        on_cut: Callable[[], None] = lambda: None,
     ) -> Iterator[str]:
         """The prediction for one text, piece by piece as it is made."""
-        return iter(self.task.stream(self.module, text, options, number))
+        return iter(self.task.stream(self.module, text, options, number, on_cut))
 
     def words(self, text: str, prediction: Prediction) -> AttentionMap:
         """What each word of a prediction looked at, word by word: words are what spaces part."""

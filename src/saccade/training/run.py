@@ -181,6 +181,8 @@ def evaluation_json(evaluation: Evaluation, *, examples: bool) -> dict[str, Any]
         for metric in evaluation.metrics
     }
     values: dict[str, Any] = {"metrics": metrics, **evaluation.counts}
+    if evaluation.decoding:
+        values["decoding"] = evaluation.decoding
     return {**values, "by_example": evaluation.examples} if examples else values
 
 

@@ -85,6 +85,12 @@ class Settings:
             "train": unbuild(self.train),
         }
 
+    def given(self) -> dict[str, Any]:
+        """What the model's settings change about its preset."""
+        preset = self.model_class.PRESETS[self.preset].get("model", {})
+        plain = _filled(self.task_class, self.model_class, preset)
+        return {name: value for name, value in self.model.items() if value != plain.get(name)}
+
     def model_config(self, fields: Mapping[str, int]) -> Any:
         return build(self.model_class.Config, {**self.model, **fields}, "model")
 
@@ -119,12 +125,17 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
         train_values["optimizer"] = {"name": train_values["optimizer"]}
     train = build(TrainConfig, train_values, "train")
     task = build(task_class.Config, values["task"], "task")
-    placeholder = dict.fromkeys(task_class.model_field_names, 8)
-    for name in placeholder.keys() & values["model"].keys():
+    for name in set(task_class.model_field_names) & values["model"].keys():
         raise InputError(f"model.{name} comes from the data and cannot be set")
-    full = unbuild(build(model_class.Config, {**values["model"], **placeholder}, "model"))
-    model = {name: value for name, value in full.items() if name not in placeholder}
+    model = _filled(task_class, model_class, values["model"])
     return Settings(task_name, task_class, task, model_name, model_class, preset, model, train)
+
+
+def _filled(task_class: Any, model_class: Any, values: Mapping[str, Any]) -> dict[str, Any]:
+    """A model's settings with its defaults, without the sizes that come from the data."""
+    placeholder = dict.fromkeys(task_class.model_field_names, 8)
+    full = unbuild(build(model_class.Config, {**values, **placeholder}, "model"))
+    return {name: value for name, value in full.items() if name not in placeholder}
 
 
 def _load_parts(values: Mapping[str, Any]) -> None:

@@ -26,6 +26,8 @@ from saccade.training.settings import DEFAULT_MINUTES, MAY_CHANGE, Settings, res
 from saccade.training.team import Team, gather_team
 from saccade.training.trainer import Events, Trainer
 
+DROPOUTS = ("dropout", "attention_dropout", "ffn_dropout")  # of a model: not of its shape
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Start:
@@ -185,14 +187,29 @@ def _prepared(run: Run, settings: Settings, events: Events) -> tuple[Settings, A
 
 
 def _like(settings: Settings, init: Run, start: Start) -> Settings:
-    """Adapting a model keeps its shape and its tokenizer."""
+    """Adapting a model keeps its shape and its tokenizer; what was asked of them is refused."""
     theirs = init.settings(allow_code=start.allow_code)
     if theirs.model_name != settings.model_name:
         raise InputError(f"--init: {init.path} is a {theirs.model_name}, not {settings.model_name}")
     if not init.weights.is_file():
         raise InputError(f"--init: {init.path} holds no model yet")
+    given = settings.given()
+    free = {name: given.pop(name) for name in DROPOUTS if name in given}
+    asked = {f"model.{name}": (value, theirs.model.get(name)) for name, value in given.items()}
+    if settings.preset != settings.model_class.default_preset:
+        asked["model.preset"] = (settings.preset, theirs.preset)
+    kind = settings.task.tokenizer
+    if kind not in (settings.task.__dataclass_fields__["tokenizer"].default, str(init.path)):
+        asked["task.tokenizer"] = (kind, theirs.task.tokenizer)
+    for name, (mine, kept) in asked.items():
+        if mine != kept:
+            raise InputError(
+                f"--init keeps the shape and the tokenizer of {init.path}, where {name} is "
+                f"{kept!r}, not {mine!r}: leave it out, or train without --init"
+            )
     task = dataclasses.replace(settings.task, tokenizer=str(init.path))
-    return dataclasses.replace(settings, model=theirs.model, preset=theirs.preset, task=task)
+    model = {**theirs.model, **free}
+    return dataclasses.replace(settings, model=model, preset=theirs.preset, task=task)
 
 
 def initialise(module: nn.Module, init: Run, events: Events) -> None:

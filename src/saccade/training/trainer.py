@@ -78,6 +78,7 @@ class Trainer:
         self.before = 0.0  # seconds used by earlier sittings
         self.evaluated_at = 0.0
         self.saved_at = time.monotonic()
+        self.saved_step: int | None = None  # of the last good checkpoint
         self.signal = 0
 
     # --- where it stands ---
@@ -125,11 +126,21 @@ class Trainer:
                 if self._evaluation_due():
                     self._evaluate()
                 due = self._saving_due()
-                if due or self.signal:
-                    self.save(averaged=due)
+                saved = self.save(averaged=due) if due or self.signal else False
                 if self.signal:
-                    raise Interrupted(self.signal)
+                    raise self._stopped(saved=saved)
             self._finish()
+
+    def _stopped(self, *, saved: bool) -> Exception:
+        """What a signal ends in; that nothing could be saved is an error."""
+        stop = Interrupted(self.signal)
+        if saved:
+            return stop
+        last = self.saved_step
+        goes_on = "begins anew" if last is None else f"goes on from step {last}, the last saved"
+        return TrainingError(
+            f"{stop}, and step {self.standing.step} could not be saved: --resume {goes_on}"
+        )
 
     def _done(self) -> bool:
         patience = self.config.patience
@@ -273,8 +284,8 @@ class Trainer:
             return self.standing.step % self.config.save_every == 0
         return time.monotonic() - self.saved_at > SAVE_SECONDS
 
-    def save(self, *, averaged: bool = True) -> None:
-        """A checkpoint; a full disk is told, and training goes on with the one before.
+    def save(self, *, averaged: bool = True) -> bool:
+        """A checkpoint, if it can be; a full disk is told, and the one before is kept.
 
         One that only an interruption caused is not averaged: without it there would be none.
         """
@@ -293,11 +304,13 @@ class Trainer:
         try:
             folder = self.crew.run.checkpoints
             checkpoint.save(folder, Checkpoint(self.standing.step, tensors, state))
+            self.saved_step = self.standing.step
             checkpoint.prune(folder, keep, self.standing.averaged)
         except TrainingError as error:
             self.standing.averaged = [s for s in self.standing.averaged if s != self.standing.step]
             self.events.warn(f"no checkpoint at step {self.standing.step}: {error}")
         self.saved_at = time.monotonic()
+        return self.saved_step == self.standing.step
 
     def _choose_averaged(self) -> None:
         """The checkpoint about to be written joins those to average, if it is one of them."""
@@ -322,7 +335,7 @@ class Trainer:
         if weights.ema is not None:
             # Absent when it was asked for after the start, and that was accepted.
             weights.fill(weights.ema, found.tensors.get("ema", found.tensors["model"]))
-        self.standing = Standing(**found.state)
+        self.standing, self.saved_step = Standing(**found.state), found.step
         self.before = self.standing.seconds
         if self.standing.finished:  # and lengthened since: it has its evaluations before it again
             self.standing.finished = False
