@@ -1,13 +1,14 @@
 """The command as processes see it: help, exit codes, pipes and signals."""
 
+import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from children import seconds_of_children
 from cli.conftest import train_arguments
 
 import saccade
@@ -15,7 +16,10 @@ from saccade.cli import VERBS
 
 pytestmark = pytest.mark.serial
 SOURCE = Path(saccade.__file__).parents[1]
-ENVIRONMENT = {"PYTHONPATH": str(SOURCE), "PATH": "", "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
+ENVIRONMENT = {
+    **os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "COLUMNS": "100"
+}  # fmt: skip
+HELP_SECONDS = 1.0  # of processor time
 
 
 def process(*arguments: object, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
@@ -32,12 +36,16 @@ def test_help_is_quick_and_has_an_example(verb: str) -> None:
     )
     arguments = [verb, "--help"] if verb else ["--help"]
     command = [sys.executable, "-c", check, *arguments]
-    started_at = time.process_time(), time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert re.search(rf"Example:\s+saccade {verb or 'demo'}", done.stdout)
-    assert time.monotonic() - started_at[1] < 4  # under a second when the machine is not busy
+    for _ in range(3):  # the first may have to compile what it imports
+        before = seconds_of_children()
+        done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+        seconds = seconds_of_children() - before
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        assert re.search(rf"Example:\s+saccade {verb or 'demo'}", done.stdout)
+        if seconds < HELP_SECONDS:
+            break
+    assert seconds < HELP_SECONDS
 
 
 def test_help_names_every_verb() -> None:
