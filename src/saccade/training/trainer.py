@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,20 +20,13 @@ from saccade.training.crew import Crew
 from saccade.training.loop import Command, Update, call, train
 from saccade.training.optim import SCHEDULES, Progress, Rates
 from saccade.training.run import named_weights
+from saccade.training.signals import Interrupted, noted_signals
 
 REFUSED_IN_A_ROW = 10
 EVALUATIONS = 5  # over the budget, when eval_every is unset
 EVALUATING = 0.05  # share of the time they may take
 EVALUATION_SECONDS = 5.0  # a guess, until the first has been made
 SAVE_SECONDS = 60.0  # when save_every is unset
-
-
-class Interrupted(Exception):  # noqa: N818  not an error: the work is saved
-    """A signal asked the run to stop; it has saved what it had."""
-
-    def __init__(self, number: int):
-        super().__init__(f"stopped by {signal.Signals(number).name}")
-        self.exit_code = 128 + number
 
 
 @dataclass(slots=True)
@@ -116,7 +108,7 @@ class Trainer:
         self.standing.idle += self.seconds - self.before
         self.evaluated_at = self.seconds
         self.events.start(self)
-        with self._signals():
+        with noted_signals(self._note):
             loop = train(self.crew.learner, self.crew.pieces, self.rate, self.standing.step + 1)
             while not self._done():
                 update = self._guarded(loop)
@@ -125,11 +117,14 @@ class Trainer:
                 self.events.update(self, update)
                 if self._evaluation_due():
                     self._evaluate()
-                due = self._saving_due()
-                saved = self.save(averaged=due) if due or self.signal else False
-                if self.signal:
+                due, stopping = self._saving_due(), self.signal
+                saved = self.save(averaged=due) if due or stopping else False
+                if stopping:
                     raise self._stopped(saved=saved)
             self._finish()
+
+    def _note(self, number: int) -> None:
+        self.signal = number
 
     def _stopped(self, *, saved: bool) -> Exception:
         """What a signal ends in; that nothing could be saved is an error."""
@@ -381,22 +376,3 @@ class Trainer:
         if evaluation is not None:
             self.standing.best, self.standing.best_step = evaluation.main.value, self.standing.step
             self.events.evaluation(self, evaluation, True)  # noqa: FBT003
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM end the sitting after the update at hand, with a checkpoint."""
-
-        def note(number: int, _: Any) -> None:
-            self.signal = number
-
-        before: dict[signal.Signals, Any] = {}
-        try:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                before[number] = signal.signal(number, note)
-        except ValueError:  # not the main thread: then signals are the caller's
-            pass
-        try:
-            yield
-        finally:
-            for which, handler in before.items():
-                signal.signal(which, handler)
