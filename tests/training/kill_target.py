@@ -4,8 +4,9 @@ import sys
 from pathlib import Path
 
 from saccade.config import override
+from saccade.training.signals import Interrupted
 from saccade.training.start import Start, train_run
-from saccade.training.trainer import Events, Interrupted
+from saccade.training.trainer import Events
 
 
 def main(out: str, source: str, target: str, *sets: str) -> None:

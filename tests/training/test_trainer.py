@@ -22,7 +22,7 @@ from saccade.tasks.translate import Translate, TranslateObjective
 from saccade.training import checkpoint, trainer
 from saccade.training.checkpoint import load_tensors, steps
 from saccade.training.run import Run
-from saccade.training.trainer import Interrupted
+from saccade.training.signals import Interrupted
 
 Weights = dict[str, torch.Tensor]
 SRC = Path(__file__).parents[2] / "src"

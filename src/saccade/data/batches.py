@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
@@ -142,6 +142,7 @@ class PairBatch:
         return PairBatch(*(getattr(self, field.name).to(device) for field in fields(self)))
 
 
+@runtime_checkable
 class Ends(Protocol):
     """What a tokenizer says about the ends of a sequence."""
 

@@ -136,8 +136,8 @@ def _refuse_contradictions(settings: Settings) -> None:
         raise InputError("train.ema and train.average both make the model: set one of them")
     if train.patience is not None and (train.eval_every is None or not settings.task.dev):
         raise InputError("train.patience counts evaluations: set train.eval_every and task.dev")
-    several = (train.processes or 1) > 1
-    if several and device_of(train.device).type != "cpu":
+    several, device = (train.processes or 1) > 1, device_of(train.device)
+    if several and device.type != "cpu":
         raise InputError(
             f"train.processes = {train.processes} share memory of the CPU: set it to 1"
         )
