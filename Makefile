@@ -18,14 +18,14 @@ endif
 .PHONY: help setup demo test-env test test-all lint format bench picture clean
 
 help:
-	@echo "make demo      set up, train a small translator in about two minutes, show what it looks at"
+	@echo "make demo      set up, train a French-English translator in about two minutes, show its attention"
 	@echo "make setup     only make .venv, with the saccade command in it"
 	@echo "make test      set up for tests; style, types, and all tests but the slow ones"
 	@echo "make test-all  the slow tests too"
 	@echo "make lint      style and types"
 	@echo "make format    put the style right"
 	@echo "make bench     measure saccade and its peers"
-	@echo "make picture   draw docs/attention.svg again"
+	@echo "make picture   draw docs/attention.svg again, from the demo's run"
 	@echo "make clean     remove .venv and what builds and tests left"
 
 setup: .venv/.setup

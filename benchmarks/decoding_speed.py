@@ -198,7 +198,7 @@ def _fill(report: Report, setting: Setting, turns: dict[str, list[Turn]], corpus
 def _targets(
     setting: Setting, speeds: dict[str, list[float]], bleus: dict[str, float | None]
 ) -> list[Target]:
-    """What issue 2 wants of this setting."""
+    """What this setting is to reach."""
 
     def ratio(name: str, other: str, wanted: float) -> Target:
         reached = ratios(speeds[name], speeds[other]).median

@@ -1,30 +1,27 @@
-"""Draw docs/attention.svg: the attention of the demo's translator.
+"""Draw docs/attention.svg: what the demo's translator looks at.
 
-Trains for two minutes, unless that has been done: `python docs/make_picture.py [RUN]`.
+Takes the run in demo/; where there is none, `saccade demo` trains it first.
 """
 
 import sys
 from pathlib import Path
 
 import saccade
+from saccade.cli import run
 
-SENTENCE = "the European economic area"  # three words that French puts in another order
+SENTENCE = "la zone économique européenne"  # three words that English puts in another order
 PICTURE = Path(__file__).with_name("attention.svg")
+DEMO = PICTURE.parents[1] / "demo"
 
 
 def main() -> None:
-    place = Path(sys.argv[1] if len(sys.argv) > 1 else "runs/picture")
-    saccade.train(
-        "translate",
-        train=["builtin:english-french/train"],
-        dev=["builtin:english-french/dev"],
-        out=place,
-        minutes=2.0,
-        resume=True,
-    )
-    found = saccade.load(place)(SENTENCE)
-    assert found.attention is not None
-    sys.stdout.write(f"{found.text}\n{found.attention}\n{found.attention.save(PICTURE)}\n")
+    trained = saccade.Run(DEMO / "run")
+    if not trained.weights.is_file() and (failed := run(["demo", "--out", str(DEMO)])):
+        sys.exit(failed)
+    model = saccade.load(trained)
+    found = model(SENTENCE)
+    words = model.words(SENTENCE, found)
+    sys.stdout.write(f"{found.text}\n{words}\n{words.save(PICTURE)}\n")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Configs: layers, strict dataclasses, and messages that name the key and say what to do."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -348,8 +349,10 @@ class TestFind:
 
 def test_reading_a_config_needs_neither_torch_nor_pydantic() -> None:
     check = "import sys, saccade.config; print({'torch', 'pydantic', 'numpy'} & set(sys.modules))"
-    src = str(Path(__file__).parents[1] / "src")
     run = subprocess.run(
-        [sys.executable, "-c", check], capture_output=True, text=True, env={"PYTHONPATH": src}
+        [sys.executable, "-c", check],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")},
     )
     assert run.stdout == "set()\n", run.stderr

@@ -18,14 +18,16 @@ import saccade
 PROJECT = Path(__file__).parents[1]
 SOURCE = PROJECT / "src" / "saccade"
 README = PROJECT / "README.md"
-DOCUMENTS = sorted([*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md")])
+DOCUMENTS = sorted(
+    [*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md"), *PROJECT.glob("benchmarks/*.md")]
+)
 EXAMPLES = sorted(PROJECT.glob("examples/*.py"))
+EXPERIMENTS = sorted(PROJECT.glob("experiments/*.toml"))
 RECORDS = sorted(PROJECT.glob("docs/decisions/[0-9]*.md"))
 SETUP_FILES = [PROJECT / name for name in ("Makefile", "constraints.txt", "pyproject.toml")]
 # What readers are told takes minutes is cut to two updates here.
 SHORTER = {r"--minutes [\d.]+": "--steps 2", r"\bminutes=[\d.]+": "steps=2"}
 SECONDS = 300
-LONG = {"train_a_translator.py"}  # generates the whole built-in corpus
 PRINTED = {  # by each example, among other things
     "attention_by_hand.py": ["112.0 96.0", "14.0 12.0", "0.88 0.12", "0.88 0.48 1.88"],
     "own_score.py": ["mean of 4 heads"],
@@ -109,13 +111,7 @@ def test_console_blocks_run(source: str, reader: dict[str, str], tmp_path: Path)
 
 
 @pytest.mark.serial
-@pytest.mark.parametrize(
-    "path",
-    [
-        pytest.param(path, id=path.name, marks=[pytest.mark.slow] if path.name in LONG else [])
-        for path in EXAMPLES
-    ],
-)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
 def test_examples_run(path: Path, reader: dict[str, str], tmp_path: Path) -> None:
     printed = run([sys.executable, str(path)], reader, tmp_path)
     for numbers in PRINTED[path.name]:
@@ -129,6 +125,16 @@ def test_toml_blocks_are_configs(source: str) -> None:
     config = tomllib.loads(source)
     settings = resolve({**config, "task": {"name": "translate", **config["task"]}})
     assert settings.train.minutes == config["train"]["minutes"]
+
+
+@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.name)
+def test_experiments_are_configs_that_say_how_to_run_them(path: Path) -> None:
+    from saccade.training.settings import resolve
+
+    text = path.read_text("utf-8")
+    assert resolve(tomllib.loads(text)).train.minutes
+    assert f"saccade train --config {name_of(path)} " in text
+    assert "saccade eval runs/" in text
 
 
 @pytest.mark.serial

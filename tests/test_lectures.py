@@ -1,4 +1,4 @@
-"""The definitions and worked examples of the lectures that this much of saccade covers, in order."""
+"""The definitions and worked examples of the lectures that saccade covers so far, in order."""
 
 import math
 
@@ -7,10 +7,12 @@ import torch
 from torch import nn
 
 from saccade.blocks.attention import MultiHeadAttention, Widths, self_attention
+from saccade.blocks.embeddings import TokenEmbedding
 from saccade.blocks.masks import causal_mask, masked_softmax, padding_mask
 from saccade.blocks.norms import PLACEMENTS
 from saccade.blocks.positions import Circle, Index, Sinusoidal, SinusoidalHalves
-from saccade.blocks.scores import batched_product
+from saccade.blocks.recording import record_attention
+from saccade.blocks.scores import Dot, ScaledDot, batched_product
 from saccade.blocks.sequences import Padded
 from saccade.inspection.pictures import distributions, mask_picture, positions_picture
 from saccade.models.transformer import Transformer, TransformerConfig
@@ -19,15 +21,26 @@ from saccade.training.optim import clip_scale
 
 def test_thinking_machines_from_scores_to_the_output():
     """Scores 112 and 96, d_k = 64: divided by 8, softmax, weighted sum, eight heads, W^o."""
-    divided = torch.tensor([112.0, 96.0]) / math.sqrt(64)
-    assert divided.tolist() == [14, 12]
-    weights = masked_softmax(divided[None])[0]
-    assert [round(w, 2) for w in weights.tolist()] == [0.88, 0.12]
-    values = torch.randn(8, 2, 64)  # of the two words, in each of eight heads
-    sums = torch.stack([weights[0] * v[0] + weights[1] * v[1] for v in values])  # (8, 64)
-    torch.testing.assert_close(weights @ values, sums)
-    output = nn.Linear(8 * 64, 512, bias=False)
-    assert output(sums.flatten()).shape == (512,)
+    attention = MultiHeadAttention(Widths.equal(512, heads=8), heads=8, bias=False)
+    nn.init.eye_(attention.query.weight)
+    nn.init.eye_(attention.key.weight)
+    query, keys, words = torch.zeros(1, 1, 512), torch.zeros(1, 2, 512), torch.randn(1, 2, 512)
+    query[..., ::64] = 8.0  # what "Thinking" asks, in every head ...
+    keys[..., ::64] = torch.tensor([[14.0], [12.0]])  # ... and what the two words answer
+    one_head = query[0, :, :64], keys[0, :, :64]
+    assert Dot(64, 64)(*one_head).tolist() == [[112, 96]]
+    assert ScaledDot(64, 64)(*one_head).tolist() == [[14, 12]]
+
+    with record_attention(attention) as seen:
+        output = attention(query, keys, words)
+    (weights,) = seen[""]
+    assert weights.shape == (1, 8, 1, 2)
+    assert [[round(w, 2) for w in head] for head in weights[0, :, 0].tolist()] == [[0.88, 0.12]] * 8
+    share = math.exp(14) / (math.exp(14) + math.exp(12))
+    values = attention.value(words)[0].unflatten(-1, (8, 64))  # (S, H, K)
+    sums = torch.cat([share * v[0] + (1 - share) * v[1] for v in values.unbind(1)])
+    torch.testing.assert_close(output[0, 0], attention.output.weight @ sums)
+    torch.testing.assert_close(attention(query, keys, words), output)  # by the kernel, unwatched
 
 
 def test_masks_from_valid_lengths():
@@ -74,12 +87,14 @@ def test_positions_of_twenty_words():
 
 
 def test_i_love_transformers_of_width_ten():
-    words = "I love Transformers ! I".split()
-    vectors = {word: torch.randn(10) for word in sorted(set(words))}
-    sentence = torch.stack([vectors[word] for word in words]) + Sinusoidal(10).first(5)
+    words = ["I", "love", "Transformers", "!", "I"]
+    tokens = torch.tensor([sorted(set(words)).index(word) for word in words])
+    embedded, positions = TokenEmbedding(4, 10)(tokens), Sinusoidal(10).first(5)
+    sentence = embedded + positions
     assert sentence.shape == (5, 10)
-    assert torch.equal(torch.stack([vectors["I"]]), torch.stack([vectors[words[4]]]))
-    assert not torch.allclose(sentence[0], sentence[4])  # the same word at two places differs
+    assert torch.equal(embedded[0], embedded[4])
+    assert not torch.allclose(sentence[0], sentence[4])  # the same word at two places differs ...
+    torch.testing.assert_close(sentence[4] - sentence[0], positions[4] - positions[0])  # by these
 
 
 @pytest.mark.parametrize(
@@ -108,11 +123,16 @@ def paper() -> Transformer:
         )
 
 
-def test_the_paper_has_sixty_five_million_weights():
+def test_the_base_model_of_the_paper():
+    """63 million weights, biases and norms included, with 37,000 subwords; the paper says 65."""
     model = paper()
     assert (len(model.encoder), len(model.decoder), model.config.heads) == (6, 6, 8)
     assert model.config.dim // model.config.heads == 64
-    assert sum(p.numel() for p in model.parameters()) == pytest.approx(63e6, rel=0.03)
+    embedding = 37_000 * 512  # one for source, target and output
+    attention, ffn, norm = 4 * (512 + 1) * 512, (512 + 1) * 2048 + (2048 + 1) * 512, 2 * 512
+    encoder, decoder = attention + ffn + 2 * norm, 2 * attention + ffn + 3 * norm
+    counted = sum(p.numel() for p in model.parameters())
+    assert counted == embedding + 6 * (encoder + decoder) == 63_082_496
     assert model.config.placement == "post"
     assert model.config.activation == "relu"
 
@@ -132,7 +152,7 @@ def test_cross_attention_takes_keys_and_values_from_the_encoder():
 
 
 def test_the_pictures_can_be_drawn():
-    words = "the poor are destitute".split()
+    words = ["the", "poor", "are", "destitute"]
     mask = causal_mask(4)
     assert mask.tolist() == torch.ones(4, 4).tril().bool().tolist()
     target = torch.eye(4)

@@ -3,7 +3,6 @@
 import ast
 import os
 import re
-import resource
 import subprocess
 import sys
 import tomllib
@@ -12,6 +11,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from children import seconds_of_children
 
 PROJECT = Path(__file__).parents[1]
 SOURCE = PROJECT / "src"
@@ -93,20 +93,14 @@ def test_installed_beside_the_test_environment_it_answers(wheel: Path, tmp_path:
 
     command, times = environment / "bin" / "saccade", []
     for _ in range(3):
-        before = _seconds_of_children()
+        before = seconds_of_children()
         run(command, "--help")
-        times.append(_seconds_of_children() - before)
+        times.append(seconds_of_children() - before)
     assert min(times) < HELP_SECONDS, "a heavy import when only help was asked for"
 
 
 def _site_packages() -> Path:
     return next(Path(place) for place in sys.path if (Path(place) / "torch").is_dir())
-
-
-def _seconds_of_children() -> float:
-    """Of processor time, so that a busy machine does not matter."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Position vectors against their formula."""
 
 import math
+import os
 import subprocess
 import sys
 
@@ -147,4 +148,5 @@ for name in ("sinusoidal", "learned"):
         torch.testing.assert_close(sliced, plain.first(16))
         part.first(16)
 """
-    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": ":".join(sys.path)})
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)

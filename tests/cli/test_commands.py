@@ -1,13 +1,15 @@
 """The command as processes see it: help, exit codes, pipes and signals."""
 
+import json
+import os
 import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from children import seconds_of_children
 from cli.conftest import train_arguments
 
 import saccade
@@ -17,12 +19,20 @@ from saccade.data import english_french
 
 pytestmark = pytest.mark.serial
 SOURCE = Path(saccade.__file__).parents[1]
-ENVIRONMENT = {"PYTHONPATH": str(SOURCE), "PATH": "", "OMP_NUM_THREADS": "1", "COLUMNS": "100"}
+ENVIRONMENT = {
+    **os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "COLUMNS": "100",
+    "SACCADE_QUICK": "0",
+}  # fmt: skip
+HELP_SECONDS = 1.0  # of processor time
 
 
-def process(*arguments: object, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+def process(
+    *arguments: object, stdin: bytes = b"", seconds: float = 120
+) -> "subprocess.CompletedProcess[bytes]":
     command = [sys.executable, "-m", "saccade", *map(str, arguments)]
-    return subprocess.run(command, input=stdin, capture_output=True, env=ENVIRONMENT, timeout=120)
+    return subprocess.run(
+        command, input=stdin, capture_output=True, env=ENVIRONMENT, timeout=seconds
+    )
 
 
 @pytest.mark.parametrize("verb", ["", *VERBS])
@@ -34,12 +44,16 @@ def test_help_is_quick_and_has_an_example(verb: str) -> None:
     )
     arguments = [verb, "--help"] if verb else ["--help"]
     command = [sys.executable, "-c", check, *arguments]
-    started_at = time.process_time(), time.monotonic()
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
-    assert re.search(rf"Example:\s+saccade {verb or 'demo'}", done.stdout)
-    assert time.monotonic() - started_at[1] < 4  # under a second when the machine is not busy
+    for _ in range(3):  # the first may have to compile what it imports
+        before = seconds_of_children()
+        done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
+        seconds = seconds_of_children() - before
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        assert re.search(rf"Example:\s+saccade {verb or 'demo'}", done.stdout)
+        if seconds < HELP_SECONDS:
+            break
+    assert seconds < HELP_SECONDS
 
 
 def test_help_names_every_verb() -> None:
@@ -123,3 +137,11 @@ def test_demo(tmp_path: Path) -> None:
     assert (out / "alignment.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (out / "alignment.svg").read_text()
     assert not (out / "old").exists()
+
+
+@pytest.mark.slow
+def test_the_whole_demo_learns_to_translate(tmp_path: Path) -> None:
+    done = process("demo", "--out", tmp_path / "demo", seconds=600)
+    assert done.returncode == 0, done.stderr.decode()
+    scores = json.loads((tmp_path / "demo" / "run" / "evals" / "test.json").read_text("utf-8"))
+    assert scores["metrics"]["BLEU"]["value"] > 60  # 89 on two quiet cores

@@ -129,6 +129,7 @@ def test_predict_as_json_nbest_and_alignments(
     assert {"text", "score", "tokens"} <= answers[0].keys()
     lines = links.read_text().split("\n")
     assert len(lines) == 7
+    assert any("-" in line for line in lines)
     for answer, line in zip(answers, lines, strict=False):
         targets = {int(link.split("-")[1]) for link in line.split()}
         assert targets <= set(range(len(answer["text"].split())))

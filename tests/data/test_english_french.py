@@ -37,8 +37,10 @@ CONTRACTION = re.compile(r"\b(de|à) (le|les) (?!\d)", re.IGNORECASE)
 def unchecked() -> Iterator[None]:
     """Without the check of annotations: a corpus takes millions of small calls."""
     jaxtyping.config.update("jaxtyping_disable", True)  # noqa: FBT003
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)  # noqa: FBT003
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)  # noqa: FBT003
 
 
 @pytest.fixture(scope="module")

@@ -8,9 +8,11 @@ import types
 from collections import Counter
 from dataclasses import dataclass
 
+import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 from saccade.data import readers
 from saccade.data.readers import ParallelText, TextReport, fingerprint, read_lines, read_pairs
@@ -141,9 +143,6 @@ def pair_files(write, pairs, pack=lambda content: content):
         ),
     )
     yield [write("a.jsonl.gz", pack(lines.encode()))], None
-    pyarrow = pytest.importorskip("pyarrow")
-    from pyarrow import parquet
-
     sink = io.BytesIO()
     parquet.write_table(pyarrow.Table.from_pylist(rows), sink)
     yield [write("a.parquet", sink.getvalue())], None

@@ -69,7 +69,9 @@ def reference(table, sentence, limit, options):
                 for token in best
                 if values[token] > NEVER
             ]
-        kept = sorted(candidates, key=lambda path: -path[0])[: options.beam]
+        kept = sorted(
+            candidates, key=lambda path: -normalised(path[0], len(path[1]), options.length_penalty)
+        )[: options.beam]
         if all(ended for *_, ended in kept):
             break
     penalty = options.length_penalty

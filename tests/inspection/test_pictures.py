@@ -1,5 +1,6 @@
 """Pictures are whole files with the words in them, the same bytes each time, without a warning."""
 
+import os
 import subprocess
 import sys
 import warnings
@@ -136,8 +137,8 @@ def test_drawing_leaves_no_trace_in_matplotlib():
 
 def test_matplotlib_is_imported_only_to_draw():
     code = "import sys, saccade.inspection.alignment; assert 'matplotlib' not in sys.modules"
-    source = str(Path(paper.__file__).parents[2])
-    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONPATH": source})
+    environment = {**os.environ, "PYTHONPATH": str(Path(paper.__file__).parents[2])}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
 def test_what_cannot_be_drawn_is_named(tmp_path):

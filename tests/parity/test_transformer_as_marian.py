@@ -2,12 +2,11 @@
 
 import pytest
 import torch
+import transformers
 
 from saccade.blocks.sequences import Padded
 from saccade.decoding.search import SearchOptions, beam_search, greedy_search
 from saccade.models.transformer import Transformer, TransformerConfig
-
-transformers = pytest.importorskip("transformers")
 
 DIM, HEADS, FFN, LAYERS, VOCAB = 16, 4, 24, 2, 29
 EOS, PAD = 0, VOCAB - 1  # Marian starts its target with the padding token

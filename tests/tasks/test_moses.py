@@ -1,8 +1,6 @@
 """Moses tokens of strings worked out by hand from the rules of the Moses scripts."""
 
 import gzip
-import os
-from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -94,10 +92,8 @@ def test_a_language_without_rules_is_refused():
 
 
 @pytest.mark.data
-def test_multi30k_has_the_reference_length_of_the_literature():
-    if "SACCADE_DATA" not in os.environ:
-        pytest.skip("needs Multi30k: set SACCADE_DATA to the folder with the data sets")
-    path = Path(os.environ["SACCADE_DATA"]) / "multi30k" / "test_2016_flickr.de.gz"
+def test_multi30k_has_the_reference_length_of_the_literature(data_file):
+    path = data_file("multi30k/test_2016_flickr.de.gz")
     with gzip.open(path, "rt", encoding="utf-8", newline="\n") as lines:
         lengths = [
             len(tokenize(normalize_punctuation(line.rstrip("\n").lower(), "de"), "de"))

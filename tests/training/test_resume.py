@@ -1,49 +1,66 @@
 """A run can die at any moment and resume to the very same weights, bit by bit."""
 
+import os
 import random
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tiny_runs import write_corpus
 
 TARGET = Path(__file__).parent / "kill_target.py"
 SRC = Path(__file__).parents[2] / "src"
+STEPS = 100
+KILLED = (f"train.steps={STEPS}", "train.save_every=1")
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Forty sentences of letters and the same in capitals, backwards."""
-    folder, draw = tmp_path_factory.mktemp("corpus"), random.Random(1)
-    rows = [[draw.choice("abcdefgh") for _ in range(draw.randint(2, 8))] for _ in range(40)]
-    (folder / "source").write_text("".join(" ".join(row) + "\n" for row in rows))
-    (folder / "target").write_text("".join(" ".join(row[::-1]).upper() + "\n" for row in rows))
-    return [str(folder / "source"), str(folder / "target")]
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
-def start(out: Path, corpus: list[str], *sets: str) -> "subprocess.Popen[bytes]":
-    return subprocess.Popen(
+@contextmanager
+def started(out: Path, corpus: list[str], *sets: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """A training process; whatever happens, none is left behind."""
+    with subprocess.Popen(
         [sys.executable, str(TARGET), str(out), *corpus, *sets],
-        env={"PYTHONPATH": str(SRC), "PATH": "", "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def finish(out: Path, corpus: list[str], *sets: str) -> None:
-    process = start(out, corpus, *sets)
-    _, errors = process.communicate(timeout=120)
+    with started(out, corpus, *sets) as process:
+        _, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors.decode()
 
 
+def wait_until(ready: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
+    """Look again and again, while the process lives and for two minutes at most."""
+    deadline_at = time.monotonic() + 120
+    while not ready():
+        assert process.poll() is None, process.communicate()[1].decode()
+        assert time.monotonic() < deadline_at
+        time.sleep(0.002)
+
+
+def last_step(out: Path) -> int:
+    return max((int(path.name[5:]) for path in out.glob("checkpoints/step-*")), default=0)
+
+
 def weights(out: Path) -> tuple[bytes, ...]:
-    last = sorted((out / "checkpoints").glob("step-*"))[-1]
-    files = sorted(last.glob("*.safetensors"))
+    files = sorted((out / "checkpoints" / f"step-{last_step(out):08d}").glob("*.safetensors"))
     assert len(files) >= 3
     return (out / "model.safetensors").read_bytes(), *(file.read_bytes() for file in files)
-
-
-KILLED = ("train.steps=60", "train.save_every=1")
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +68,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory, corpus: list[str]) -> tuple[
     """The weights of the run that nobody disturbs."""
     out = tmp_path_factory.mktemp("whole") / "run"
     finish(out, corpus, *KILLED)
+    assert last_step(out) == STEPS
     return weights(out)
 
 
@@ -61,30 +79,31 @@ def whole(tmp_path_factory: pytest.TempPathFactory, corpus: list[str]) -> tuple[
 def test_a_kill_changes_nothing(
     tmp_path: Path, corpus: list[str], whole: tuple[bytes, ...], number: int
 ) -> None:
-    draw = random.Random(number)
-    process = start(tmp_path / "run", corpus, *KILLED)
-    if number % 5:  # wait until it trains and saves, at every step; else anywhere in the start
-        while process.poll() is None and not list(tmp_path.glob("run/checkpoints/step-*")):
-            time.sleep(0.002)
-        time.sleep(draw.uniform(0, 1))
-    else:
-        time.sleep(draw.uniform(0, 4))
-    process.kill()
-    process.communicate()
-    finish(tmp_path / "run", corpus, *KILLED)
-    assert weights(tmp_path / "run") == whole
+    """One in five while it starts, one while it ends, the others as it trains and saves."""
+    draw, out, kind = random.Random(number), tmp_path / "run", number % 5
+    with started(out, corpus, *KILLED) as process:
+        if kind == 0:
+            time.sleep(draw.uniform(0, 3))
+        else:
+            step = STEPS if kind == 1 else draw.randint(1, STEPS // 2)
+            wait_until(lambda: last_step(out) >= step, process)
+            time.sleep(draw.uniform(0, 0.05))
+        process.kill()
+    # At its start or end a quick machine may be done; in between there is too much left to do.
+    assert process.returncode == -signal.SIGKILL or kind < 2
+    finish(out, corpus, *KILLED)
+    assert weights(out) == whole
 
 
 @pytest.mark.serial
 def test_terminated_saves_and_continues(tmp_path: Path, corpus: list[str]) -> None:
-    settings = ("train.steps=60", "train.save_every=50", "train.ema=0.9")
+    settings = (f"train.steps={STEPS}", "train.save_every=50", "train.ema=0.9")
     finish(tmp_path / "whole", corpus, *settings)
-    process = start(tmp_path / "cut", corpus, *settings)
-    while not (tmp_path / "cut" / "metrics.jsonl").exists():
-        time.sleep(0.01)
-    process.terminate()
-    process.communicate(timeout=60)
+    with started(tmp_path / "cut", corpus, *settings) as process:
+        wait_until((tmp_path / "cut" / "metrics.jsonl").exists, process)
+        process.terminate()
+        process.communicate(timeout=60)
     assert process.returncode == 143
-    assert list((tmp_path / "cut" / "checkpoints").glob("step-*"))
+    assert 0 < last_step(tmp_path / "cut") < STEPS
     finish(tmp_path / "cut", corpus, *settings)
     assert weights(tmp_path / "cut") == weights(tmp_path / "whole")

@@ -301,6 +301,7 @@ def by_the_clock(files: list[str], *sets: str) -> dict[str, Any]:
     return config
 
 
+@pytest.mark.serial
 def test_minutes_are_a_budget_and_the_rate_ends_with_it(
     files: list[str], dev: list[str], tmp_path: Path
 ) -> None:
@@ -317,6 +318,7 @@ def test_minutes_are_a_budget_and_the_rate_ends_with_it(
     assert run.evaluation("dev")["metrics"]
 
 
+@pytest.mark.serial
 def test_earlier_sittings_count(files: list[str], tmp_path: Path) -> None:
     config = by_the_clock(files, "train.minutes=1")
 
@@ -338,6 +340,7 @@ def test_earlier_sittings_count(files: list[str], tmp_path: Path) -> None:
     assert seen[-1] < 63
 
 
+@pytest.mark.serial
 def test_of_steps_and_minutes_the_first_ends_the_run(files: list[str], tmp_path: Path) -> None:
     few = override(by_the_clock(files), ["train.steps=3", "train.minutes=60"])
     assert steps(train(few, tmp_path / "few")[0].checkpoints)[-1] == 3

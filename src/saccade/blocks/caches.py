@@ -28,8 +28,13 @@ class KeyValueCache:
         return cls(keys, values, torch.full((rows,), length, device=keys.device), None)
 
     def select(self, rows: Int[Tensor, " M"]) -> "KeyValueCache":
-        mask = None if self.mask is None else self.mask[rows]
-        return KeyValueCache(self.keys[:, rows], self.values[:, rows], self.ages[rows], mask)
+        keys, values, ages = self.keys[:, rows], self.values[:, rows], self.ages[rows]
+        if self.mask is None:
+            return KeyValueCache(keys, values, ages, None)
+        oldest = int(ages.max()) if len(ages) else 0  # places that only older rows had are dropped
+        unused = keys.shape[-2] - oldest
+        keys, values = keys[..., unused:, :], values[..., unused:, :]
+        return KeyValueCache(keys, values, ages, _newest(ages, oldest))
 
     def join(self, other: "KeyValueCache") -> "KeyValueCache":
         size = max(self.keys.shape[-2], other.keys.shape[-2])

@@ -39,4 +39,7 @@ class Decoder(Protocol[S]):
         """The state before the first step; a prefix (one a row) has been read at once."""
 
     def step(self, token: Int[Tensor, " N"], state: S) -> tuple[Float[Tensor, "N V"], S]:
-        """Logits of the token after `token`, and the state that has read it."""
+        """Logits of the token after `token`, and the state that has read it.
+
+        Search works on the CPU: tokens, and the rows given to `select`, come from there.
+        """

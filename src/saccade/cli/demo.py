@@ -50,7 +50,7 @@ class DemoFlags:
 def demo(*, flags: DemoFlags = DemoFlags()) -> int | None:
     """Train a French-English translator on the built-in corpus, score it, look inside it."""
     from saccade.training.model import load
-    from saccade.training.trainer import Interrupted
+    from saccade.training.signals import Interrupted
 
     page = console()
     _make_room(flags.out)

@@ -146,7 +146,7 @@ def train(task: str | None = None, /, *, flags: TrainFlags) -> int | None:
         A name from `saccade tasks`; may come from the config file.
     """
     from saccade.cli import STARTED_AT
-    from saccade.training.trainer import Interrupted
+    from saccade.training.signals import Interrupted
 
     seeds = flags.seed_list()
     try:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -142,11 +142,19 @@ class PairBatch:
         return PairBatch(*(getattr(self, field.name).to(device) for field in fields(self)))
 
 
-def collate(store: PairStore, indices: Indices, pad: int, bos: int, eos: int) -> PairBatch:
+class Ends(Protocol):
+    """What a tokenizer says about the ends of a sequence."""
+
+    pad: int
+    bos: int
+    eos: int
+
+
+def collate(store: PairStore, indices: Indices, source_ends: Ends, target_ends: Ends) -> PairBatch:
     """The examples of a batch as padded tensors."""
-    source, source_lengths = _fill(store.source, indices, pad, eos)
-    target, target_lengths = _fill(store.target, indices, pad, eos)
-    begin = np.full((len(indices), 1), bos)
+    source, source_lengths = _fill(store.source, indices, source_ends.pad, source_ends.eos)
+    target, target_lengths = _fill(store.target, indices, target_ends.pad, target_ends.eos)
+    begin = np.full((len(indices), 1), target_ends.bos)
     return PairBatch(
         source=torch.from_numpy(source),
         source_lengths=torch.from_numpy(source_lengths),

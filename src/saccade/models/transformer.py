@@ -149,6 +149,7 @@ class Transformer(nn.Module):
     def step(
         self, token: Int[Tensor, " N"], state: "TransformerState"
     ) -> tuple[Float[Tensor, "N V"], "TransformerState"]:
+        token = token.to(state.past.ages.device)  # search works on the CPU
         hidden, state = self._extend(token.unsqueeze(1), None, state)
         return self.logits(hidden.squeeze(1)), state
 

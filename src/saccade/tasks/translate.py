@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from saccade.blocks.losses import chunked_cross_entropy
+from saccade.blocks.masks import padding_mask
 from saccade.blocks.recording import Seen, record_attention
 from saccade.blocks.sequences import Padded
 from saccade.data.batches import Order, PairBatch, collate, plan_eval
@@ -83,6 +84,11 @@ class Translate:
         return cls(config, found[0], found[-1])
 
     @staticmethod
+    def resumed(mine: TranslateConfig, theirs: TranslateConfig) -> TranslateConfig:
+        """What the data decided at the first start (one vocabulary or two) holds on."""
+        return dataclasses.replace(mine, joint=theirs.joint)
+
+    @staticmethod
     def _text(config: TranslateConfig, files: Sequence[str]) -> ParallelText:
         return ParallelText(files, config.columns, on_bad_utf8=config.on_bad_utf8)
 
@@ -125,10 +131,10 @@ class Translate:
         return Order(store.lengths, batch_tokens, seed)
 
     def collate(self, store: PairStore, indices: np.ndarray) -> PairBatch:
-        return collate(store, indices, self.target.pad, self.target.bos, self.target.eos)
+        return collate(store, indices, self.source, self.target)
 
     def objective(self, model: nn.Module, smoothing: float) -> "TranslateObjective":
-        return TranslateObjective(model, self.target.pad, smoothing)
+        return TranslateObjective(model, smoothing)
 
     # --- predicting ---
 
@@ -325,15 +331,15 @@ class TranslateObjective(Objective):
 
     terms = ("loss",)
 
-    def __init__(self, model: Any, pad: int, smoothing: float):
+    def __init__(self, model: Any, smoothing: float):
         super().__init__()
-        self.model, self.pad, self.smoothing = model, pad, smoothing
+        self.model, self.smoothing = model, smoothing
 
     def forward(self, batch: PairBatch, carry: Any) -> tuple[dict[str, Term], Any]:
         source = Padded(batch.source, batch.source_lengths)
         hidden = self.model(source, batch.target[:, :-1])  # reads token t ...
         gold = batch.target[:, 1:]  # ... and predicts token t + 1: the one shift there is
-        real = gold != self.pad
+        real = padding_mask(batch.target_lengths, gold.shape[1])
         weight = self.model.output_weight
         total = chunked_cross_entropy(
             hidden[real].to(weight.dtype), weight, gold[real], self.smoothing

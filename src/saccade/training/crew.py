@@ -1,10 +1,9 @@
 """What every rank of a training run holds: the task, the model, its data and its part of a step."""
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TextIO
 
 import torch
 from torch import nn
@@ -56,10 +55,10 @@ class Crew:
         self.module.train()
         return list(zip(mine, found, strict=True))
 
-    def report_dev(self) -> None:
+    def report_dev(self, channel: TextIO) -> None:
         """Hand this rank's share to rank 0."""
-        sys.stdout.write(json.dumps(self.decode_dev()) + "\n")
-        sys.stdout.flush()
+        channel.write(json.dumps(self.decode_dev()) + "\n")
+        channel.flush()
 
     def collect_dev(self) -> list[str]:
         """Rank 0: all translations of the dev set, in order."""
@@ -68,6 +67,7 @@ class Crew:
             assert member.stdout is not None
             line = member.stdout.readline()
             if not line:
+                member.wait()
                 self.team.check()
             found += [(number, text) for number, text in json.loads(line)]
         return [text for _, text in sorted(found)]
@@ -84,8 +84,8 @@ def assemble(
     store = open_store(run.tokens)
     if store is None:
         store = task.store(run.tokens, warn)
+    refuse_batch_statistics(module, (config.processes or 1) * config.accumulate)
     members = team(module)
-    refuse_batch_statistics(module, members.size * config.accumulate)
     weights = Weights(module, config.optimizer, members, ema=config.ema is not None)
     objective = task.objective(module, config.smoothing)
     if config.compile:

@@ -5,7 +5,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.blocks.dropout import keyed_dropout
+from saccade.errors import InputError
 from saccade.randomness import key
 from saccade.tasks.task import Batch, Objective
 from saccade.training.optim import MOMENTS, FlatOptimizer, OptimizerConfig, clip_scale
@@ -53,6 +54,8 @@ class Weights:
         self.sizes = [parameter.numel() for parameter in self.parameters]
         self.team, total = team, sum(self.sizes)
         device = self.parameters[0].device
+        if team.size > 1 and device.type != "cpu":
+            raise InputError("train.processes share memory of the CPU: set train.device=cpu")
 
         self.flat = team.share(total).to(device)
         if team.rank == 0:
@@ -141,7 +144,7 @@ class Learner:
     seed: int
     clip: float
     ema: float | None = None
-    carry: Any = None
+    carries: list[Any] = field(default_factory=list)  # by micro-batch: its rows go on in the next
     refused: int = 0  # updates not applied so far
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
 
@@ -156,10 +159,11 @@ class Learner:
         terms = self.objective.terms
         sums = [0.0] * len(terms)
         divisors = [max(count, 1.0) for count in counts]  # a batch may have nothing of a term
+        carries = [*self.carries, *[None] * (len(pieces) - len(self.carries))]
         for number, piece in enumerate(pieces):
             place = number * self.team.size + self.team.rank
             with keyed_dropout(key(self.seed, "dropout", step, place)), self.autocast():
-                found, self.carry = self.objective(piece, self.carry)
+                found, carries[number] = self.objective(piece, carries[number])
             # Each mean is over the global count, so it does not matter how a batch was split.
             loss = sum(
                 term.sum * (term.weight / divisors[terms.index(name)])
@@ -167,6 +171,7 @@ class Learner:
             )
             loss.backward()
             for name, term in found.items():
+                assert term.count == piece.counts[name], f"{name}: the batch counted otherwise"
                 sums[terms.index(name)] += term.sum.item()
         self.weights.collect()
         totals = self.team.exchange(sums).sum(axis=0)
@@ -175,6 +180,7 @@ class Learner:
         if finite:
             scale = clip_scale(norm, self.clip)
             self.weights.apply(scale, rate, step - self.refused, self.ema)
+            self.carries = carries
         else:
             self.refused += 1
         losses = {name: totals[i] / divisors[i] for i, name in enumerate(terms)}

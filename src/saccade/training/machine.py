@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import platform
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -14,16 +15,18 @@ import torch
 
 from saccade.errors import InputError
 
+PARENT = "SACCADE_PARENT"  # the process that a process of ours must not outlive
+
 
 def device_of(name: str) -> torch.device:
-    """The device a config names; auto takes the fastest there is."""
+    """The device a config names; auto takes a GPU of CUDA, else the CPU (mps lacks float64)."""
     available = {
         "cuda": torch.cuda.is_available(),
         "mps": torch.backends.mps.is_available(),
         "cpu": True,
     }
     if name == "auto":
-        return torch.device(next(kind for kind, there in available.items() if there))
+        return torch.device("cuda" if available["cuda"] else "cpu")
     kind = name.partition(":")[0]
     if not available.get(kind, False):
         there = ", ".join(kind for kind, usable in available.items() if usable)
@@ -44,7 +47,9 @@ def cores() -> int:
 
 def processes_that_pay(device: str, batch_tokens: int, compiled: bool) -> int:
     """One a core, as long as each has some hundred tokens a step to work on."""
-    if device_of(device).type != "cpu" or compiled or sys.platform == "win32":
+    # The ranks rely on stores becoming visible in order, which ARM does not promise.
+    ordered = platform.machine().lower() in ("x86_64", "amd64", "i686")
+    if device_of(device).type != "cpu" or compiled or sys.platform == "win32" or not ordered:
         return 1
     return max(1, min(cores(), batch_tokens // 256))
 
@@ -54,7 +59,8 @@ def one_thread_environment() -> dict[str, str]:
     source = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, [source, os.environ.get("PYTHONPATH")]))
     threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"}
-    return {**os.environ, **threads, "PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false"}
+    ours = {"PYTHONPATH": path, "TOKENIZERS_PARALLELISM": "false", PARENT: str(os.getpid())}
+    return {**os.environ, **threads, **ours}
 
 
 def keep_memory() -> None:

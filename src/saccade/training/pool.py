@@ -26,7 +26,7 @@ from saccade.tasks.task import Prediction
 from saccade.tasks.words import word_links
 from saccade.training.machine import keep_memory, one_thread_environment
 from saccade.training.model import Model, Precision, load
-from saccade.training.team import follow_parent
+from saccade.training.team import follow_parent, private_output
 
 Answer = dict[str, Any]  # a prediction as `predict --json` prints it
 JOB = 64  # texts predicted together
@@ -197,6 +197,7 @@ class _Worker:
 def main(run: str, precision: Precision, allow_code: str) -> None:
     """Answer until standard input ends."""
     follow_parent()
+    channel = private_output()
     torch.set_num_threads(1)
     keep_memory()
     lines = iter(sys.stdin.buffer)
@@ -210,8 +211,8 @@ def main(run: str, precision: Precision, allow_code: str) -> None:
             reply = {"answers": answers(model, work, Job(**json.loads(line)))}
         except InputError as error:
             reply = {"error": str(error)}
-        sys.stdout.write(json.dumps(reply) + "\n")
-        sys.stdout.flush()
+        channel.write(json.dumps(reply) + "\n")
+        channel.flush()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,11 @@
 """A run is a folder: config, weights, tokenizers, metrics, a model card; nothing is pickled."""
 
 import json
+import os
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,6 +49,23 @@ class Run:
     @property
     def exists(self) -> bool:
         return (self.path / "config.toml").is_file()
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Inside, no other process trains this run (where the system can lock a folder)."""
+        try:
+            import fcntl
+        except ImportError:
+            yield
+            return
+        descriptor = os.open(self.path, os.O_RDONLY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            yield
+        except BlockingIOError:
+            raise InputError(f"{self.path}: another process is training this run") from None
+        finally:
+            os.close(descriptor)
 
     def prepare(self) -> None:
         """Begin a new run in an empty place; nothing of the user's is ever touched."""

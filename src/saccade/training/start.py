@@ -1,5 +1,6 @@
 """Start, continue or refuse a run: what `saccade train` does before and after the loop."""
 
+import contextlib
 import dataclasses
 import shutil
 import statistics
@@ -63,22 +64,27 @@ def train_run(
     _check_environment(run, settings, events)
     torch.set_num_threads(settings.train.threads or 1)
 
+    teams: list[Team] = []
+
     def team(module: nn.Module) -> Team:
         train = settings.train
         ranks = train.processes or 1
         floats = Weights.floats(module, train.optimizer, ranks, ema=train.ema is not None)
         code = "1" if start.allow_code else "0"
-        return gather_team(ranks, floats, ["saccade.training.worker", str(out), code])
+        teams.append(gather_team(ranks, floats, ["saccade.training.worker", str(out), code]))
+        return teams[0]
 
-    crew = assemble(run, settings, task, team, events.warn)
     try:
-        trainer = Trainer(crew, events, started_at)
-        _take_up(trainer, start, events)
-        crew.team.exchange([trainer.standing.step + 1, trainer.standing.refused])
-        trainer.train()
-        call(crew.learner, Command.STOP)
+        with run.locked():
+            crew = assemble(run, settings, task, team, events.warn)
+            trainer = Trainer(crew, events, started_at)
+            _take_up(trainer, start, events)
+            crew.team.exchange([trainer.standing.step + 1, trainer.standing.refused])
+            trainer.train()
+            call(crew.learner, Command.STOP)
     finally:
-        crew.team.disband()
+        for each in teams:
+            each.disband()
     return run
 
 
@@ -115,27 +121,44 @@ def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 
-def _decided(settings: Settings) -> Settings:
-    """Fill in what depends on the machine, so that the run can say it and a resume keeps it."""
+def _refuse_contradictions(settings: Settings) -> None:
+    """Settings that cannot go together, said before anything is done."""
     train = settings.train
-    if train.steps is None and train.minutes is None and train.patience is None:
-        train = dataclasses.replace(train, minutes=DEFAULT_MINUTES)
+    endless = train.steps is None and train.minutes is None
+    if endless and train.patience is not None and train.schedule in ("linear", "cosine"):
+        raise InputError(
+            f"train.schedule {train.schedule!r} falls to zero at the end: set train.steps or "
+            "train.minutes beside train.patience, or take inverse-sqrt or constant"
+        )
     if train.average_of == "best" and not settings.task.dev:
         raise InputError('train.average_of = "best" needs task.dev to say which are best')
     if train.ema is not None and train.average > 1:
         raise InputError("train.ema and train.average both make the model: set one of them")
     if train.patience is not None and (train.eval_every is None or not settings.task.dev):
         raise InputError("train.patience counts evaluations: set train.eval_every and task.dev")
-    if device_of(train.device).type != "cpu" and (train.processes or 1) > 1:
+    several = (train.processes or 1) > 1
+    if several and device_of(train.device).type != "cpu":
         raise InputError(
             f"train.processes = {train.processes} share memory of the CPU: set it to 1"
         )
+    if several and (train.threads or 1) > 1:
+        raise InputError("train.threads is of one process: set train.processes=1 to use several")
+
+
+def _decided(settings: Settings) -> Settings:
+    """Fill in what depends on the machine, so that the run can say it and a resume keeps it."""
+    _refuse_contradictions(settings)
+    train = settings.train
+    if train.steps is None and train.minutes is None and train.patience is None:
+        train = dataclasses.replace(train, minutes=DEFAULT_MINUTES)
     if train.processes is None:
         paying = processes_that_pay(train.device, train.batch_tokens, train.compile)
         train = dataclasses.replace(train, processes=paying)
     if train.threads is None:
-        threads = max(1, cores() // (train.processes or 1))
-        train = dataclasses.replace(train, threads=threads)
+        train = dataclasses.replace(train, threads=cores() if train.processes == 1 else 1)
+    if train.average > 1 and train.steps is not None and train.save_every is None:
+        spacing = max(1, train.steps // (4 * train.average))
+        train = dataclasses.replace(train, save_every=spacing)
     return dataclasses.replace(settings, train=train)
 
 
@@ -154,8 +177,9 @@ def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tup
     except BaseException:
         for path in run.path.iterdir():
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-        for path in ours:
-            path.rmdir()
+        with contextlib.suppress(OSError):  # it must not hide the reason
+            for path in ours:
+                path.rmdir()
         raise
     made = {"data": task.fingerprints(), "threads": settings.train.threads}
     run.write_environment(made if start.init is None else {**made, "init": start.init})
@@ -212,7 +236,7 @@ def _continued(run: Run, settings: Settings, start: Start) -> Settings:
     settings = dataclasses.replace(
         settings,
         train=dataclasses.replace(settings.train, processes=theirs.train.processes),
-        task=_same_tokenizer(settings.task, theirs.task),
+        task=settings.task_class.resumed(settings.task, theirs.task),
     )
     old, new = theirs.plain(), settings.plain()
     for name in MAY_CHANGE:
@@ -230,11 +254,6 @@ def _continued(run: Run, settings: Settings, start: Start) -> Settings:
             "choose another --out, or add --accept-changes"
         )
     return settings
-
-
-def _same_tokenizer(mine: Any, theirs: Any) -> Any:
-    """What the data decided at the first start (one vocabulary or two) holds on."""
-    return dataclasses.replace(mine, joint=theirs.joint)
 
 
 def _check_fits(run: Run, settings: Settings, task: Any) -> None:

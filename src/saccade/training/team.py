@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TextIO
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from saccade.errors import TrainingError
-from saccade.training.machine import one_thread_environment
+from saccade.training.machine import PARENT, one_thread_environment
 
 SLOT = 64  # numbers a rank can hand over in one exchange
 _SPINS = 2000  # looks before the core is given up: most waits are shorter
@@ -50,7 +51,7 @@ class Team:
         numbers = np.frombuffer(memory, np.int64, size)
         slots = np.frombuffer(memory, np.float64, 2 * size * SLOT, offset=8 * size)
         team = cls(rank, size, memory, _arrived=numbers, _slots=slots.reshape(2, size, SLOT))
-        team._used, team._parent = _aligned(8 * header), os.getppid()
+        team._used, team._parent = _aligned(8 * header), _parent()
         return team
 
     def share(self, count: int) -> Float[Tensor, " N"]:
@@ -90,8 +91,9 @@ class Team:
         for number, member in enumerate(self.members, start=1):
             if member.poll() is not None:
                 raise TrainingError(
-                    f"training process {number} ended with code {member.returncode}; "
-                    "the last checkpoint is intact: repeat the command with --resume"
+                    f"training process {number} ended with code {member.returncode} (if memory ran "
+                    "out, raise train.accumulate or lower train.batch_tokens); the last "
+                    "checkpoint is intact: repeat the command with --resume"
                 )
 
     def disband(self) -> None:
@@ -131,6 +133,7 @@ def gather_team(size: int, floats: int, command: Sequence[str]) -> Team:
                 encoding="utf-8",
             )
         )
+    os.close(descriptor)  # the maps keep the memory, and give it back when they go
     return team
 
 
@@ -142,6 +145,20 @@ def follow_parent() -> None:
         import ctypes
 
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != _parent():  # it died before we could ask to be told
+        sys.exit(1)
+
+
+def private_output() -> TextIO:
+    """Standard output for our answers alone; what a user's code prints goes to standard error."""
+    channel = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)
+    return channel
+
+
+def _parent() -> int:
+    """The process that started this one, as it said itself."""
+    return int(os.environ.get(PARENT, os.getppid()))
 
 
 def _anonymous_file(size: int) -> int:

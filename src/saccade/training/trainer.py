@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,20 +20,13 @@ from saccade.training.crew import Crew
 from saccade.training.loop import Command, Update, call, train
 from saccade.training.optim import SCHEDULES, Progress, Rates
 from saccade.training.run import named_weights
+from saccade.training.signals import Interrupted, noted_signals
 
 REFUSED_IN_A_ROW = 10
 EVALUATIONS = 5  # over the budget, when eval_every is unset
 EVALUATING = 0.05  # share of the time they may take
 EVALUATION_SECONDS = 5.0  # a guess, until the first has been made
 SAVE_SECONDS = 60.0  # when save_every is unset
-
-
-class Interrupted(Exception):  # noqa: N818  not an error: the work is saved
-    """A signal asked the run to stop; it has saved what it had."""
-
-    def __init__(self, number: int):
-        super().__init__(f"stopped by {signal.Signals(number).name}")
-        self.exit_code = 128 + number
 
 
 @dataclass(slots=True)
@@ -114,8 +106,9 @@ class Trainer:
     def train(self) -> None:
         """Update, evaluate and save until the budget is used up or patience ends."""
         self.standing.idle += self.seconds - self.before
+        self.evaluated_at = self.seconds
         self.events.start(self)
-        with self._signals():
+        with noted_signals(self._note):
             loop = train(self.crew.learner, self.crew.pieces, self.rate, self.standing.step + 1)
             while not self._done():
                 update = self._guarded(loop)
@@ -124,11 +117,14 @@ class Trainer:
                 self.events.update(self, update)
                 if self._evaluation_due():
                     self._evaluate()
-                if self._saving_due():
-                    self.save()
-                if self.signal:
-                    raise self._stopped(saved=self.save())
+                due, stopping = self._saving_due(), self.signal
+                saved = self.save(averaged=due) if due or stopping else False
+                if stopping:
+                    raise self._stopped(saved=saved)
             self._finish()
+
+    def _note(self, number: int) -> None:
+        self.signal = number
 
     def _stopped(self, *, saved: bool) -> Exception:
         """What a signal ends in; that nothing could be saved is an error."""
@@ -217,9 +213,8 @@ class Trainer:
             standing.values[str(standing.step)] = value
         standing.evaluations = max(standing.evaluations + 1, math.floor(self.share * EVALUATIONS))
         better = math.isfinite(value) and (standing.best is None or value > standing.best)
-        if better:
+        if better and self._written(evaluation):
             standing.best, standing.best_step, standing.stale = value, standing.step, 0
-            self._write_model(self._chosen(), evaluation)
         else:
             standing.stale += 1
         self._log(
@@ -230,6 +225,15 @@ class Trainer:
         self.evaluated_at = self.seconds
         self.events.evaluation(self, evaluation, better)
         return evaluation
+
+    def _written(self, evaluation: Evaluation) -> bool:
+        """Whether the model as it is now could be written; a full disk is told."""
+        try:
+            self._write_model(self._chosen(), evaluation)
+        except TrainingError as error:
+            self.events.warn(f"the best model so far was not written: {error}")
+            return False
+        return True
 
     def evaluation(self) -> Evaluation:
         """The dev set by the weights as they are (or their moving average)."""
@@ -275,8 +279,11 @@ class Trainer:
             return self.standing.step % self.config.save_every == 0
         return time.monotonic() - self.saved_at > SAVE_SECONDS
 
-    def save(self) -> bool:
-        """A checkpoint, if it can be; a full disk is told, and the one before is kept."""
+    def save(self, *, averaged: bool = True) -> bool:
+        """A checkpoint, if it can be; a full disk is told, and the one before is kept.
+
+        One that only an interruption caused is not averaged: without it there would be none.
+        """
         call(self.crew.learner, Command.MEET)  # the other ranks may still be updating their part
         self.standing.seconds = self.seconds
         weights, keep = self.crew.learner.weights, max(self.config.keep, 2)
@@ -286,7 +293,8 @@ class Trainer:
         }
         if weights.ema is not None:
             tensors["ema"] = weights.named(weights.ema)
-        self._choose_averaged()
+        if averaged:
+            self._choose_averaged()
         state = dataclasses.asdict(self.standing)
         try:
             folder = self.crew.run.checkpoints
@@ -348,7 +356,7 @@ class Trainer:
         self.events.finish(self)
 
     def _average(self) -> None:
-        """The mean of the last checkpoints becomes the model."""
+        """The mean of the chosen checkpoints becomes the model."""
         found = [
             checkpoint.load_tensors(
                 self.crew.run.checkpoints / f"step-{step:08d}" / "model.safetensors"
@@ -368,22 +376,3 @@ class Trainer:
         if evaluation is not None:
             self.standing.best, self.standing.best_step = evaluation.main.value, self.standing.step
             self.events.evaluation(self, evaluation, True)  # noqa: FBT003
-
-    @contextmanager
-    def _signals(self) -> Iterator[None]:
-        """Ctrl-C and SIGTERM end the sitting after the update at hand, with a checkpoint."""
-
-        def note(number: int, _: Any) -> None:
-            self.signal = number
-
-        before: dict[signal.Signals, Any] = {}
-        try:
-            for number in (signal.SIGINT, signal.SIGTERM):
-                before[number] = signal.signal(number, note)
-        except ValueError:  # not the main thread: then signals are the caller's
-            pass
-        try:
-            yield
-        finally:
-            for which, handler in before.items():
-                signal.signal(which, handler)
