@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from saccade.errors import InputError, TrainingError
     from saccade.training.model import Model, load
     from saccade.training.run import Run
-    from saccade.training.trainer import Interrupted
+    from saccade.training.signals import Interrupted
 
 __all__ = [
     "DecodeOptions", "InputError", "Interrupted", "Model", "Run", "TrainingError", "__version__",
@@ -30,7 +30,7 @@ __all__ = [
 _HOMES = {
     "DecodeOptions": "saccade.decoding.options",
     "InputError": "saccade.errors",
-    "Interrupted": "saccade.training.trainer",
+    "Interrupted": "saccade.training.signals",
     "Model": "saccade.training.model",
     "Run": "saccade.training.run",
     "TrainingError": "saccade.errors",
