@@ -25,7 +25,7 @@ class SearchFlags:
     choices: int | None = None
     """Tokens each path considers; as many as paths when unset."""
     length_penalty: float | None = None
-    """GNMT's: the score is divided by ((5 + length) / 6) to this power. [default: 1]"""
+    """GNMT's: the score is divided by ((5 + length) / 6) to this power. [default: 1.5]"""
     max_ratio: float | None = None
     """The output may have so many times the tokens of the input ... [default: 2]"""
     max_extra: int | None = None
