@@ -9,7 +9,7 @@ from pathlib import Path
 import saccade
 from saccade.cli import run
 
-SENTENCE = "la zone économique européenne"  # three words that English puts in another order
+SENTENCE = "Jane visite l'Afrique en septembre"
 PICTURE = Path(__file__).with_name("attention.svg")
 DEMO = PICTURE.parents[1] / "demo"
 

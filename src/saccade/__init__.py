@@ -1,4 +1,4 @@
-"""saccade: train, compare, open up and serve sequence models.
+"""saccade: train sequence models, score them, decode with them, and see what they look at.
 
     run = saccade.train("translate", train=("a.en", "a.de"), dev=("b.en", "b.de"), out="my-run")
     model = saccade.load(run)
@@ -17,15 +17,23 @@ from saccade.version import __version__
 if TYPE_CHECKING:
     from saccade.blocks.recording import record_attention
     from saccade.decoding.options import DecodeOptions
+    from saccade.errors import InputError, TrainingError
     from saccade.training.model import Model, load
     from saccade.training.run import Run
+    from saccade.training.signals import Interrupted
 
-__all__ = ["DecodeOptions", "Model", "Run", "__version__", "load", "record_attention", "train"]
+__all__ = [
+    "DecodeOptions", "InputError", "Interrupted", "Model", "Run", "TrainingError", "__version__",
+    "load", "record_attention", "train",
+]  # fmt: skip
 
 _HOMES = {
     "DecodeOptions": "saccade.decoding.options",
+    "InputError": "saccade.errors",
+    "Interrupted": "saccade.training.signals",
     "Model": "saccade.training.model",
     "Run": "saccade.training.run",
+    "TrainingError": "saccade.errors",
     "load": "saccade.training.model",
     "record_attention": "saccade.blocks.recording",
 }
@@ -53,14 +61,17 @@ def train(  # noqa: PLR0913  the flags of `saccade train`, by the same names
     minutes: float | None = None,
     seed: int | None = None,
     resume: bool = False,
+    accept_changes: bool = False,
     init: "str | Path | Run | None" = None,
+    tokenizer: "str | Path | Run | None" = None,
     config: Mapping[str, Any] | None = None,
     allow_code: bool = False,
     quiet: bool = False,
 ) -> "Run":
     """Train a model and return its run; `config` holds any other setting, by section.
 
-    For instance config={"model": {"dim": 64}, "train": {"peak_rate": 1e-3}}.
+    For instance config={"model": {"dim": 64}, "train": {"peak_rate": 1e-3}}. Raises InputError
+    when the call or the data is wrong, TrainingError when the work fails, Interrupted at a signal.
     """
     from saccade.cli.train import TrainFlags, train_with
     from saccade.config import merge
@@ -75,7 +86,9 @@ def train(  # noqa: PLR0913  the flags of `saccade train`, by the same names
         minutes=minutes,
         seed=seed,
         resume=resume,
+        accept_changes=accept_changes,
         init=None if init is None else str(Path(init)),
+        tokenizer=None if tokenizer is None else str(Path(tokenizer)),
         allow_code=allow_code,
     )
     (run,) = train_with(flags, merge(config or {}, flags.layer(task)), [], quiet=quiet)

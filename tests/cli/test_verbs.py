@@ -352,6 +352,13 @@ def test_check(saccade: Saccade, tmp_path: Path) -> None:
     assert "FAIL  gradients are finite: an assertion failed\n" in bare.out
 
 
+def test_help_names_data_that_is_no_file(saccade: Saccade) -> None:
+    said = " ".join(saccade("train", "--help").out.split())
+    assert "builtin:french-english/train" in said
+    assert "data:NAME" in said
+    assert "SACCADE_DATA" in said
+
+
 def test_commands_to_paste_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     for called, start in {

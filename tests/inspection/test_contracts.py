@@ -1,5 +1,6 @@
 """The contract checks pass what is right and name what is broken."""
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from saccade.inspection.contracts import Check, checks_for
 from saccade.models import MODELS
 from saccade.models.transformer import Transformer, TransformerState
 from saccade.tasks import TASKS
+from saccade.tasks.translate import Translate
 
 EVERY = [
     pytest.param(cls, check, id=f"{name}: {promise}")
@@ -155,6 +157,40 @@ class Idle(Transformer):
 )
 def test_a_broken_model_is_seen(cls: Any, check: Check) -> None:
     with pytest.raises(AssertionError):
+        check(cls)
+
+
+class Backwards(Translate):
+    def predict(self, model: Any, texts: Any, *options: Any, **more: Any) -> Any:
+        return super().predict(model, texts, *options, **more)[::-1]
+
+
+class SkipsBlanks(Translate):
+    def predict(self, model: Any, texts: Any, *options: Any, **more: Any) -> Any:
+        return super().predict(model, [t for t in texts if t], *options, **more)
+
+
+class CountsNeighbours(Translate):
+    def predict(self, model: Any, texts: Any, *options: Any, **more: Any) -> Any:
+        found = super().predict(model, texts, *options, **more)
+        return [dataclasses.replace(each, score=float(len(texts))) for each in found]
+
+
+class CannotStream(Translate):
+    stream: Any = None
+
+
+@pytest.mark.parametrize(
+    ("cls", "check", "message"),
+    [
+        (Backwards, contracts.predicts_each_text, "not in order"),
+        (SkipsBlanks, contracts.predicts_each_text, "5 texts gave 4 predictions"),
+        (CountsNeighbours, contracts.predicts_each_text, "alone is not as in a batch"),
+        (CannotStream, contracts.has_methods, "lacks stream"),
+    ],
+)
+def test_a_broken_task_is_seen(cls: Any, check: Check, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
         check(cls)
 
 

@@ -2,6 +2,7 @@
 
 import inspect
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -28,6 +29,27 @@ def run(files: list[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
 @pytest.fixture(scope="module")
 def model(run: Run) -> Model:
     return saccade.load(run)
+
+
+def test_train_in_python_says_what_is_wrong_and_takes_what_the_command_takes(
+    run: Run, files: list[str], tmp_path: Path
+) -> None:
+    how = {"config": {"model": tiny(files)["model"], "train": tiny(files)["train"]}, "quiet": True}
+
+    def again(**more: Any) -> Run:
+        out = tmp_path / "run"
+        return saccade.train("translate", train=files, out=out, tokenizer=run, **how, **more)
+
+    made = again(steps=1)
+    name = "tokenizer.json"
+    assert (made.path / name).read_bytes() == (run.path / name).read_bytes()
+    with pytest.raises(saccade.InputError, match="accept-changes"):
+        again(steps=2, seed=9, resume=True)
+    assert again(steps=2, seed=9, resume=True, accept_changes=True).settings().train.seed == 9
+    assert issubclass(saccade.TrainingError, RuntimeError)
+    assert saccade.Interrupted(15).exit_code == 143
+    assert set(saccade.__all__) == set(dir(saccade))
+    assert all(getattr(saccade, name) for name in saccade.__all__)
 
 
 def test_a_run_a_path_and_a_name_are_the_same(run: Run) -> None:

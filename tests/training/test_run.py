@@ -1,6 +1,7 @@
 """A run is a folder: what is in it, and what of it is not believed."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,8 @@ def test_a_run_holds_what_it_should(trained: Run) -> None:
     card = (trained.path / "README.md").read_text()
     assert evaluation["metrics"]["BLEU"]["signature"] in card
     assert "train.source" in card
+    (again,) = re.findall(r"^saccade train .*$", card, re.MULTILINE)
+    assert again == f"saccade train --config {trained.path.name}/config.toml --out NEW"
 
 
 def test_separate_vocabularies_are_two_files(files: list[str], tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shlex
 import shutil
 import time
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import pytest
 import torch
 from tiny_runs import everything, tiny, train, write_corpus
 
+from saccade import cli
 from saccade.blocks.norms import LayerNorm
 from saccade.config import merge, override
 from saccade.errors import InputError
@@ -363,6 +365,18 @@ def test_init_heeds_dropout(tmp_path: Path, parent: Run, files: list[str]) -> No
     run, _ = train(override(tiny(files), sets), tmp_path / "run", init=str(parent.path))
     wanted = {**parent.settings().model, "dropout": 0.3, "ffn_dropout": 0.2}
     assert run.settings().model == wanted
+
+
+def test_the_command_on_the_card_of_a_run_begun_by_init_makes_it_again(
+    tmp_path: Path, parent: Run, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = override(tiny(files), ["model.dropout=0.3", "train.steps=2"])
+    run, _ = train(config, tmp_path / "a run", init=str(parent.path))
+    card = (run.path / "README.md").read_text()
+    (line,) = re.findall(r"^saccade (train .*)$", card, re.MULTILINE)
+    monkeypatch.chdir(tmp_path)
+    assert cli.run(shlex.split(line)) == 0
+    assert (tmp_path / "NEW" / "model.safetensors").read_bytes() == run.weights.read_bytes()
 
 
 def test_init_fills_the_moving_average_too(tmp_path: Path, parent: Run, files: list[str]) -> None:

@@ -21,7 +21,7 @@ WRONG_PLACE = {  # what the system says of a path that cannot be meant; all else
 
 app = App(
     name="saccade",
-    help="Train, compare, open up and serve sequence models, and see what they look at.",
+    help="Train sequence models in PyTorch, score them, decode with them, see what they look at.",
     help_epilogue="Example: saccade demo",
     help_format="plaintext",
     version=__version__,

@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -112,9 +112,11 @@ def _score(page: "Console", model: "Model", *, quick: bool) -> list[dict[str, An
     sources, references = model.task.pairs([f"{CORPUS}/test"], note)
     if quick:
         sources, references = sources[:QUICK_TESTS], references[:QUICK_TESTS]
-    workers = EngineFlags(workers=1 if quick else None)
-    predictions = predict_all(model, sources, SearchFlags(beam=1 if quick else None), workers)
-    evaluation = model.task.score(sources, references, predictions)
+    one = 1 if quick else None
+    decoding, workers = SearchFlags(beam=one), EngineFlags(workers=one)
+    predictions = predict_all(model, sources, decoding, workers)
+    found = model.task.score(sources, references, predictions)
+    evaluation = replace(found, decoding={**decoding.stated(), "precision": workers.precision})
     model.run.write_evaluation("test", evaluation)
     page.print(f"\n[bold]How good is it?[/] {len(sources):,} sentences of shapes it never saw:")
     for metric in evaluation.metrics:

@@ -45,13 +45,15 @@ class EvalFlags:
             raise InputError("--name dev: there training keeps its own scores; choose another")
         return name
 
-    def reading(self, config: Any) -> Any:
-        """The task's config, with what was given about the files."""
+    def tell(self, task: Any) -> None:
+        """Let the task read files as was asked; what was not is as in training."""
         asked = {"columns": two_columns(self.columns), "on_bad_utf8": self.on_bad_utf8}
         given = {name: value for name, value in asked.items() if value is not None}
-        for name in given.keys() - {field.name for field in fields(config)}:
-            raise InputError(f"this run's task has no setting {name}")
-        return replace(config, **given)
+        if not given:
+            return
+        for name in given.keys() - {field.name for field in fields(task.config)}:
+            raise InputError(f"the task of this run has no setting {name}")
+        task.config = replace(task.config, **given)
 
 
 def evaluate(
@@ -78,7 +80,7 @@ def evaluate(
     if flags.moses is not None:
         normalize_punctuation("", flags.moses)  # an unknown language is told before the work
     model = load(run, allow_code=engine.allow_code, precision=engine.precision)
-    model.task.config = flags.reading(model.task.config)
+    flags.tell(model.task)
     sources, references = model.task.pairs(flags.data, warn)
     predictions = predict_all(model, sources, decoding, engine)
     found: Evaluation = model.task.score(sources, references, predictions)

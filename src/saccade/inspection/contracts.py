@@ -6,7 +6,10 @@ Tiny sizes and double precision: what differs here differs by mistake, not by ro
 
 import dataclasses
 import inspect
+import math
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
@@ -15,7 +18,9 @@ from torch import Tensor, nn
 from saccade.blocks.masks import masked_softmax
 from saccade.blocks.sequences import Padded
 from saccade.blocks.state import State
+from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError
+from saccade.models import MODELS
 
 Check = Callable[[Any], None]  # of a class; raises AssertionError
 
@@ -125,12 +130,15 @@ SCORE_CHECKS: dict[str, Check] = {
 
 def tiny_model(cls: Any, seed: int = 1) -> Any:
     """The model as small as its settings go, in double precision, not in training."""
-    fields = {field.name: field for field in dataclasses.fields(cls.Config)}
-    wanted = {"dim": 16, "layers": 2, "heads": 2, "ffn_dim": 32, "dropout": 0.1}
-    sizes = {name: value for name, value in wanted.items() if name in fields}
-    sizes |= {name: VOCABULARY for name in fields if name.endswith("vocab_size")}
     torch.manual_seed(seed)
-    return cls(cls.Config(**sizes), joint=True).double().eval()
+    return cls(cls.Config(**_sizes(cls)), joint=True).double().eval()
+
+
+def _sizes(cls: Any) -> dict[str, Any]:
+    names = [field.name for field in dataclasses.fields(cls.Config)]
+    wanted = {"dim": 16, "layers": 2, "heads": 2, "ffn_dim": 32, "dropout": 0.1}
+    sizes = {name: value for name, value in wanted.items() if name in names}
+    return sizes | {name: VOCABULARY for name in names if name.endswith("vocab_size")}
 
 
 def _sources() -> Padded:
@@ -254,7 +262,7 @@ def has_methods(cls: Any) -> None:
     """All that the trainer and the commands call."""
     wanted = (
         "prepare", "load", "fingerprints", "model_fields", "build", "store", "order", "collate",
-        "objective", "predict", "predict_dev", "pairs", "score",
+        "objective", "predict", "predict_dev", "stream", "pairs", "score",
     )  # fmt: skip
     missing = [name for name in wanted if not callable(getattr(cls, name, None))]
     assert not missing, f"it lacks {', '.join(missing)}"
@@ -270,9 +278,35 @@ def has_a_config(cls: Any) -> None:
     )
 
 
+def predicts_each_text(cls: Any) -> None:
+    """One prediction a text, blank or not, in order, the same as alone (by a model of ours)."""
+    fitting = [
+        model for model in MODELS.values()
+        if {*cls.model_field_names} <= {field.name for field in dataclasses.fields(model.Config)}
+    ]  # fmt: skip
+    if not fitting:
+        return
+    texts, options = ["b c d", "", "a", "d b", "a"], DecodeOptions(beam=1, max_ratio=1.0)
+    with TemporaryDirectory() as folder:
+        files = [Path(folder) / name for name in ("lines.source", "lines.target")]
+        for file in files:
+            file.write_text("a b\nb c d\nd a c b\n", encoding="utf-8")
+        task = cls.prepare(cls.Config(train=[str(file) for file in files]), Path(folder))
+    config = fitting[0].Config(**_sizes(fitting[0]) | task.model_fields())
+    torch.manual_seed(1)
+    model = task.build(fitting[0], config).eval()
+    found = task.predict(model, texts, options)
+    assert len(found) == len(texts), f"{len(texts)} texts gave {len(found)} predictions"
+    for text, each in zip(texts, found, strict=True):
+        (alone,) = task.predict(model, [text], options)
+        assert each.source_tokens == alone.source_tokens, "predictions are not in order"
+        assert math.isclose(each.score, alone.score, abs_tol=1e-4), "alone is not as in a batch"
+
+
 TASK_CHECKS: dict[str, Check] = {
     "the trainer's methods are there": has_methods,
     "it has a config": has_a_config,
+    "one prediction a text, in order": predicts_each_text,
 }
 
 

@@ -1,5 +1,6 @@
 """The model card of a run: what it is, what it learned from, how good it is, how it was made."""
 
+import shlex
 from typing import TYPE_CHECKING
 
 from saccade.version import __version__
@@ -12,7 +13,10 @@ def model_card(trainer: "Trainer") -> str:
     """README.md of a run."""
     settings, standing = trainer.crew.settings, trainer.standing
     parameters = sum(trainer.crew.learner.weights.sizes)
-    scores = trainer.crew.run.evaluation("dev")["metrics"]
+    run = trainer.crew.run
+    scores, folder = run.evaluation("dev")["metrics"], shlex.quote(run.path.name)
+    init = run.environment().get("init")
+    start = "" if init is None else f" --init {shlex.quote(init)}"
     lines = [
         f"# {settings.model_name} for {settings.task_name}",
         "",
@@ -30,7 +34,13 @@ def model_card(trainer: "Trainer") -> str:
         "",
         "## Use",
         "```",
-        f"saccade predict {trainer.crew.run.path.name} --input FILE",
+        f"saccade predict {folder} --input FILE",
+        "```",
+        "",
+        "## Training",
+        "The same again, in another folder:",
+        "```",
+        f"saccade train --config {folder}/config.toml --out NEW{start}",
         "```",
     ]
     return "\n".join(lines) + "\n"

@@ -60,7 +60,7 @@ def train_run(
         _check_data(run, task, start, events)
         run.begin(settings)
     else:
-        settings, task = _prepared(run, settings, events)
+        settings, task = _prepared(run, settings, start, events)
     _check_environment(run, settings, events)
     torch.set_num_threads(settings.train.threads or 1)
 
@@ -162,7 +162,7 @@ def _decided(settings: Settings) -> Settings:
     return dataclasses.replace(settings, train=train)
 
 
-def _prepared(run: Run, settings: Settings, events: Events) -> tuple[Settings, Any]:
+def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tuple[Settings, Any]:
     """A new run: tokenizers and token store are made, then the folder becomes a run."""
     ours = [path for path in (run.path, *run.path.parents) if not path.exists()]
     run.prepare()
@@ -181,7 +181,8 @@ def _prepared(run: Run, settings: Settings, events: Events) -> tuple[Settings, A
             for path in ours:
                 path.rmdir()
         raise
-    run.write_environment({"data": task.fingerprints(), "threads": settings.train.threads})
+    made = {"data": task.fingerprints(), "threads": settings.train.threads}
+    run.write_environment(made if start.init is None else {**made, "init": start.init})
     run.begin(settings)
     return settings, task
 
