@@ -62,12 +62,8 @@ BAD_CALLS = {
     "bad seeds": (["--seeds", "1,x"], ["1,x"]),
     "one column": (["--columns", "a"], ["columns"]),
     "no init": (["--init", "no-run"], ["no-run", "not a saccade run"]),
-<<<<<<< HEAD
-    "no such code": (["--model", "mine.py:Model", "--allow-code"], ["mine.py: cannot be read"]),
-=======
     "code unasked": (["--model", "mine.py:Model"], ["--allow-code"]),
     "no such code": (["--model", "no.py:Model", "--allow-code"], ["no.py: cannot be read"]),
->>>>>>> fixsrc
     "no such device": (["--device", "cuda:77"], ["cuda:77"]),
 }
 
