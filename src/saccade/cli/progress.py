@@ -77,6 +77,7 @@ class Pace:
         self.share, self.started_at = 0.0, time.monotonic()
 
     def begin(self, trainer: "Trainer") -> None:
+        self.recent.clear()  # of the run before, when there are several seeds
         self.share, self.started_at = trainer.share, time.monotonic()
 
     def note(self, update: "Update") -> None:

@@ -1,6 +1,5 @@
 """What a task promises the trainer, the command line and the server."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -67,7 +66,3 @@ class Evaluation:
     def main(self) -> Metric:
         """The first metric decides which model is best."""
         return self.metrics[0]
-
-
-def chunks(items: Sequence[Any], size: int) -> list[Sequence[Any]]:
-    return [items[start : start + size] for start in range(0, len(items), size)]
