@@ -5,6 +5,7 @@ import torch
 import torch.nn.functional as F
 from contracts.decoder_variants import BOS, EOS, Variant, padded, stepped
 
+from saccade.blocks.attention import SelfAttention
 from saccade.blocks.recording import record_attention
 from saccade.decoding.search import SearchOptions, beam_search
 from saccade.errors import InputError
@@ -60,6 +61,23 @@ def test_watching_ends_with_the_block_also_by_an_exception(kernel_calls):
         raise KeyError
     model(padded(*SOURCES), TARGET)
     assert len(kernel_calls) == 6
+
+
+def test_an_inner_block_leaves_the_outer_one_watching():
+    model = Variant("transformer").build()
+    with record_attention(model, layers=[CROSS]) as outer:
+        with record_attention(model, layers=[CROSS]) as inner:
+            model(padded(*SOURCES), TARGET)
+        model(padded(*SOURCES), TARGET)
+    assert (len(inner[CROSS]), len(outer[CROSS])) == (1, 1)
+
+
+def test_dropped_weights_take_the_formula_in_training_and_the_kernel_in_eval(kernel_calls):
+    attention = SelfAttention(8, 2, dropout=0.5)
+    attention.train()(torch.randn(1, 3, 8))
+    assert len(kernel_calls) == 0
+    attention.eval()(torch.randn(1, 3, 8))
+    assert len(kernel_calls) == 1
 
 
 def test_weights_by_layer_name_are_distributions_over_what_may_be_seen():

@@ -70,8 +70,7 @@ class Attention(Observed):
         self.score = score(widths.head, widths.head)
         self.output = nn.Linear(heads * widths.value_head, widths.output, bias=bias)
         self.dropout = Dropout(dropout)
-        # The kernel computes this one score, and its dropout is not a function of our keys.
-        self.kernel = isinstance(self.score, ScaledDot) and dropout == 0
+        self.kernel = isinstance(self.score, ScaledDot)  # the one score that the kernel computes
 
     def context(
         self,
@@ -81,7 +80,9 @@ class Attention(Observed):
         mask: Bool[Tensor, "#B #H #T S"] | None = None,
     ) -> Float[Tensor, "B T J"]:
         """The heads' weighted averages, joined; `keys` have been through `score.prepare`."""
-        if self.kernel and self.watcher is None:
+        # The kernel's own dropout is not a function of our keys.
+        drops = self.training and self.dropout.p > 0
+        if self.kernel and self.watcher is None and not drops:
             averages = F.scaled_dot_product_attention(query, keys, value, mask)
         else:
             weights = masked_softmax(self.score(query, keys), mask)

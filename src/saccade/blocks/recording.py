@@ -69,10 +69,11 @@ def record_attention(
         if name not in observed:
             raise InputError(f"no attention is called {name!r}; {nearest(name, observed)}")
     watched = {name: observed[name] for name in (observed if layers is None else layers)}
+    before = {name: module.watcher for name, module in watched.items()}
     for name, module in watched.items():
         module.watcher = watch(name)
     try:
         yield seen
     finally:
-        for module in watched.values():
-            module.watcher = None
+        for name, module in watched.items():
+            module.watcher = before[name]
