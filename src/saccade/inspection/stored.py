@@ -48,12 +48,11 @@ class StoredRun:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Of training: the median between lines of the log, so that evaluations do not count."""
-        lines = [line for line in self.log if "tokens" in line]
+        """Of training: the median between lines of the log; with an evaluation between, none."""
         rates = [
             (after["tokens"] - before["tokens"]) / (after["seconds"] - before["seconds"])
-            for before, after in pairwise(lines)
-            if after["seconds"] > before["seconds"]
+            for before, after in pairwise(self.log)
+            if "tokens" in before and "tokens" in after and after["seconds"] > before["seconds"]
         ]
         return statistics.median(rates) if rates else None
 
