@@ -104,8 +104,8 @@ def read_gold(file: str, first: int = 0) -> list[Gold]:
             sure, possible = parse_links(links, first)
         except InputError as error:
             raise InputError(f"{file}, line {number}: {error}") from None
-        sides = [tuple(side.split()) for side in words] or [None, None]
-        found.append(Gold(sure, possible, *sides))
+        source, target = (tuple(side.split()) for side in words) if words else (None, None)
+        found.append(Gold(sure, possible, source, target))
     return found
 
 
