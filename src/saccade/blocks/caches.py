@@ -122,9 +122,12 @@ class SourceMemory:
         return attention.output(self._apart(context).unsqueeze(1))
 
     def look(
-        self, attention: RecurrentAttention | NoAttention, query: Tensor, steps: Tensor
-    ) -> tuple[Float[Tensor, "N 1 P"], Choice | None]:
-        """One step (queries (N, 1, Q)) of a recurrent attention: one layer and one head."""
+        self,
+        attention: RecurrentAttention | NoAttention,
+        query: Float[Tensor, "N T Q"],
+        steps: Int[Tensor, "N T"],
+    ) -> tuple[Float[Tensor, "N T P"], Choice | None]:
+        """A recurrent decoder's attention: one layer, one head, in a search one step at a time."""
         keys, values = self.keys[0, :, 0], self.values[0, :, 0]  # (B, S, A)
         mask = None if self.mask is None else self.mask[:, 0]  # (B, 1, S)
         if self.places is None:
@@ -133,7 +136,8 @@ class SourceMemory:
             mask = None if mask is None else mask[self.index]
             return attention(query, keys[self.index], values[self.index], mask, steps)
         query, steps = self._side_by_side(query.squeeze(1)), self._side_by_side(steps.squeeze(1))
-        context, _ = attention(query, keys, values, mask, steps)
+        context, choice = attention(query, keys, values, mask, steps)
+        assert choice is None, "nothing is drawn when not training"
         return self._apart(context).unsqueeze(1), None
 
     def _side_by_side(self, x: Shaped[Tensor, "N *D"]) -> Shaped[Tensor, "B W *D"]:

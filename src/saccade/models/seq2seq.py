@@ -57,7 +57,7 @@ class Seq2SeqConfig:
     layers: int = 1  # of the encoder
     decoder_layers: int | None = None  # as many as the encoder's when absent
     cell: str = "gru"  # rnn | lstm | gru | gru-reset-before
-    norm: Literal["none", "layer", "rms", "batch"] = "none"  # inside the cells
+    norm: Literal["none", "layer", "rms"] = "none"  # inside the cells
     encoder: Part = "recurrent"  # recurrent | convolutional (kernel)
     bidirectional: bool = True
     attention: Part = "global"  # none | global | local-monotonic, local-predictive (half_width)
