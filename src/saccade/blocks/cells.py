@@ -31,14 +31,10 @@ class Kernels:
 
 
 class Cell(nn.Module):
-    """The contract; a cell of your own has this constructor and `forward`.
-
-    `kernels` counts only in the very class that names them: who derives from LSTM and writes
-    another `forward` gets that, not the kernel of the old one.
-    """
+    """The contract; a cell of your own has this constructor and `forward`."""
 
     vectors = 1  # tensors (N, D) in a state
-    kernels: Kernels | None = None
+    kernel: Kernels | None = None  # what computes exactly the same, faster
 
     def __init__(self, input_dim: int, dim: int):
         super().__init__()
@@ -61,11 +57,6 @@ class Cell(nn.Module):
         """One step by the equation."""
         raise NotImplementedError
 
-    @property
-    def kernel(self) -> Kernels | None:
-        """The kernels that compute exactly this cell, if there are any."""
-        return vars(type(self)).get("kernels")
-
     def fused(self, x: Float[Tensor, "N I"], state: CellState) -> CellState:
         """The same step by the library's kernel; by the equation where there is none."""
         return self(x, state)
@@ -80,6 +71,7 @@ class GatedCell(Cell):
     """
 
     products: tuple[int, ...]  # gates in each product with W_hh: the next may need the one before
+    kernels: Kernels | None = None
 
     def __init__(self, input_dim: int, dim: int, norm: Norm | None = None):
         super().__init__(input_dim, dim)
@@ -92,7 +84,8 @@ class GatedCell(Cell):
             nn.init.uniform_(weight, -1 / math.sqrt(dim), 1 / math.sqrt(dim))
         self.norm_ih = _norm(norm, rows)
         self.norm_hh = nn.ModuleList(_norm(norm, gates * dim) for gates in self.products)
-        self.normed = norm is not None
+        # No kernel has a norm inside, and none knows the `forward` of a class derived from ours.
+        self.kernel = None if norm else vars(type(self)).get("kernels")
         self.counts_steps = isinstance(self.norm_ih, BatchNormOverTime)
 
     def begin(self, hidden: Float[Tensor, "N D"]) -> CellState:
@@ -122,19 +115,14 @@ class GatedCell(Cell):
         return (state[-1] + 1,) if self.counts_steps else ()
 
     @property
-    def kernel(self) -> Kernels | None:
-        return None if self.normed else super().kernel  # no kernel has a norm inside
-
-    @property
     def weights(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """In the order of the library's kernels."""
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
     def fused(self, x: Float[Tensor, "N I"], state: CellState) -> CellState:
-        kernel = self.kernel
-        if kernel is None:
+        if self.kernel is None:
             return self(x, state)
-        made = kernel.step(x, state if self.vectors > 1 else state[0], *self.weights)
+        made = self.kernel.step(x, state if self.vectors > 1 else state[0], *self.weights)
         return tuple(made) if self.vectors > 1 else (made,)
 
 
