@@ -71,6 +71,8 @@ class GatedCell(Cell):
     """
 
     products: tuple[int, ...]  # gates in each product with W_hh: the next may need the one before
+    keeps: int | None = None  # the gate that multiplies what is remembered
+    writes: int | None = None  # the gate that multiplies what is added to it, if it is another
     kernels: Kernels | None = None
 
     def __init__(self, input_dim: int, dim: int, norm: Norm | None = None):
@@ -153,6 +155,7 @@ class LSTM(GatedCell):
 
     vectors = 2
     products = (4,)
+    writes, keeps = 0, 1
     kernels = Kernels(torch.lstm_cell, torch.lstm)
 
     def __init__(self, input_dim: int, dim: int, norm: Norm | None = None):
@@ -176,6 +179,7 @@ class GRU(GatedCell):
     """
 
     products = (3,)
+    keeps = 1
     kernels = Kernels(torch.gru_cell, torch.gru)
 
     def forward(self, x: Float[Tensor, "N I"], state: CellState) -> CellState:
@@ -195,6 +199,7 @@ class GRUResetBefore(GatedCell):
     """
 
     products = (2, 1)
+    keeps = 1
 
     def forward(self, x: Float[Tensor, "N I"], state: CellState) -> CellState:
         h = state[0]
@@ -221,3 +226,19 @@ def gaussian_init(module: nn.Module, sigma: float = 0.01) -> None:
             nn.init.normal_(weight, std=sigma)
         elif "bias" in name:
             nn.init.zeros_(weight)
+
+
+@torch.no_grad()
+def chrono_init(module: nn.Module, steps: int) -> None:
+    """Tallec & Ollivier 2018: gates begin so far open that units remember for up to `steps`.
+
+    A gate that always says sigmoid(log u) = u / (u + 1) forgets in about u steps.
+    """
+    for cell in module.modules():
+        if isinstance(cell, GatedCell) and cell.keeps is not None:
+            kept = torch.empty_like(cell.bias_ih[: cell.dim]).uniform_(1, max(steps - 1, 1))
+            opening = kept.log()
+            for gate, bias in ((cell.keeps, opening), (cell.writes, -opening)):
+                if gate is not None:
+                    rows = slice(gate * cell.dim, (gate + 1) * cell.dim)
+                    cell.bias_ih[rows], cell.bias_hh[rows] = bias, 0.0
