@@ -118,7 +118,9 @@ def _measure(cell: str, start: str, study: GradientStudy) -> Gradients:
 
 def _norms(loss: Tensor, x: Float[Tensor, "B T D"], stack: Recurrent) -> tuple[list[float], float]:
     """Of the gradients by distance, and of all weights together, for the mean loss of a sample."""
-    of_input, *of_weights = torch.autograd.grad(loss, [x, *stack.parameters()], retain_graph=True)
+    of_input, *of_weights = torch.autograd.grad(
+        loss, [x, *stack.parameters()], retain_graph=True, materialize_grads=True
+    )
     by_distance = of_input.norm(dim=-1).mean(dim=0).flip(0)
     whole = torch.cat([grad.flatten() for grad in of_weights]).norm() / len(x)
     return by_distance.tolist(), whole.item()
