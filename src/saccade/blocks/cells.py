@@ -31,14 +31,10 @@ class Kernels:
 
 
 class Cell(nn.Module):
-    """The contract; a cell of your own has this constructor and `forward`.
-
-    `kernels` counts only in the very class that names them: who derives from LSTM and writes
-    another `forward` gets that, not the kernel of the old one.
-    """
+    """The contract; a cell of your own has this constructor and `forward`."""
 
     vectors = 1  # tensors (N, D) in a state
-    kernels: Kernels | None = None
+    kernel: Kernels | None = None  # what computes exactly the same, faster
 
     def __init__(self, input_dim: int, dim: int):
         super().__init__()
@@ -61,11 +57,6 @@ class Cell(nn.Module):
         """One step by the equation."""
         raise NotImplementedError
 
-    @property
-    def kernel(self) -> Kernels | None:
-        """The kernels that compute exactly this cell, if there are any."""
-        return vars(type(self)).get("kernels")
-
     def fused(self, x: Float[Tensor, "N I"], state: CellState) -> CellState:
         """The same step by the library's kernel; by the equation where there is none."""
         return self(x, state)
@@ -80,6 +71,9 @@ class GatedCell(Cell):
     """
 
     products: tuple[int, ...]  # gates in each product with W_hh: the next may need the one before
+    keeps: int | None = None  # the gate that multiplies what is remembered
+    writes: int | None = None  # the gate that multiplies what is added to it, if it is another
+    kernels: Kernels | None = None
 
     def __init__(self, input_dim: int, dim: int, norm: Norm | None = None):
         super().__init__(input_dim, dim)
@@ -92,7 +86,8 @@ class GatedCell(Cell):
             nn.init.uniform_(weight, -1 / math.sqrt(dim), 1 / math.sqrt(dim))
         self.norm_ih = _norm(norm, rows)
         self.norm_hh = nn.ModuleList(_norm(norm, gates * dim) for gates in self.products)
-        self.normed = norm is not None
+        # No kernel has a norm inside, and none knows the `forward` of a class derived from ours.
+        self.kernel = None if norm else vars(type(self)).get("kernels")
         self.counts_steps = isinstance(self.norm_ih, BatchNormOverTime)
 
     def begin(self, hidden: Float[Tensor, "N D"]) -> CellState:
@@ -122,19 +117,14 @@ class GatedCell(Cell):
         return (state[-1] + 1,) if self.counts_steps else ()
 
     @property
-    def kernel(self) -> Kernels | None:
-        return None if self.normed else super().kernel  # no kernel has a norm inside
-
-    @property
     def weights(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """In the order of the library's kernels."""
         return self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh
 
     def fused(self, x: Float[Tensor, "N I"], state: CellState) -> CellState:
-        kernel = self.kernel
-        if kernel is None:
+        if self.kernel is None:
             return self(x, state)
-        made = kernel.step(x, state if self.vectors > 1 else state[0], *self.weights)
+        made = self.kernel.step(x, state if self.vectors > 1 else state[0], *self.weights)
         return tuple(made) if self.vectors > 1 else (made,)
 
 
@@ -165,6 +155,7 @@ class LSTM(GatedCell):
 
     vectors = 2
     products = (4,)
+    writes, keeps = 0, 1
     kernels = Kernels(torch.lstm_cell, torch.lstm)
 
     def __init__(self, input_dim: int, dim: int, norm: Norm | None = None):
@@ -188,6 +179,7 @@ class GRU(GatedCell):
     """
 
     products = (3,)
+    keeps = 1
     kernels = Kernels(torch.gru_cell, torch.gru)
 
     def forward(self, x: Float[Tensor, "N I"], state: CellState) -> CellState:
@@ -207,6 +199,7 @@ class GRUResetBefore(GatedCell):
     """
 
     products = (2, 1)
+    keeps = 1
 
     def forward(self, x: Float[Tensor, "N I"], state: CellState) -> CellState:
         h = state[0]
@@ -233,3 +226,19 @@ def gaussian_init(module: nn.Module, sigma: float = 0.01) -> None:
             nn.init.normal_(weight, std=sigma)
         elif "bias" in name:
             nn.init.zeros_(weight)
+
+
+@torch.no_grad()
+def chrono_init(module: nn.Module, steps: int) -> None:
+    """Tallec & Ollivier 2018: gates begin so far open that units remember for up to `steps`.
+
+    A gate that always says sigmoid(log u) = u / (u + 1) forgets in about u steps.
+    """
+    for cell in module.modules():
+        if isinstance(cell, GatedCell) and cell.keeps is not None:
+            kept = torch.empty_like(cell.bias_ih[: cell.dim]).uniform_(1, max(steps - 1, 1))
+            opening = kept.log()
+            for gate, bias in ((cell.keeps, opening), (cell.writes, -opening)):
+                if gate is not None:
+                    rows = slice(gate * cell.dim, (gate + 1) * cell.dim)
+                    cell.bias_ih[rows], cell.bias_hh[rows] = bias, 0.0

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from saccade.blocks.cells import CELLS, Cell, CellState, Kernels
+from saccade.blocks.cells import CELLS, Cell, CellState, GatedCell, Kernels
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.norms import NORMS
 from saccade.config import find
@@ -174,8 +174,14 @@ class Recurrent(nn.Module):
 def _maker(cell: str, norm: str) -> Callable[[int, int], Cell]:
     kind: Any = find(CELLS, cell, what="cell")
     inside = find({"none": None, **NORMS}, norm, what="norm inside a cell")
+    if not (isinstance(kind, type) and issubclass(kind, Cell)):
+        raise InputError(f"{cell} is no cell: derive it from saccade.blocks.cells.Cell")
     if inside is None:
-        return kind  # a cell of one's own need not know of norms
+        return kind
+    if not issubclass(kind, GatedCell):
+        raise InputError(
+            f"cell {cell!r} has no place for a norm: derive it from saccade.blocks.cells.GatedCell"
+        )
     return lambda input_dim, dim: kind(input_dim, dim, inside)
 
 
