@@ -24,7 +24,7 @@ def driven(stack: Recurrent, words: Float[Tensor, "B T E"]) -> Advance:
     """The steps of a stack over these words, each waiting for its feedback."""
     first: Any = stack.cells[0]
     equation = FROM_PRODUCTS.get(type(first))
-    if equation is None or first.normed or not stack.fused:
+    if equation is None or first.kernel is None or not stack.fused:
         return _plainly(stack, words)
     width = words.shape[-1]
     by_time = words.transpose(0, 1).contiguous()  # so that a step's rows lie side by side
@@ -76,9 +76,11 @@ def _gru(
     inputs: Float[Tensor, "B G"], recurrent: Float[Tensor, "B G"], state: CellState
 ) -> CellState:
     h = state[0]
-    gates = 2 * h.shape[-1]
-    reset, update = (inputs[:, :gates] + recurrent[:, :gates]).sigmoid().chunk(2, dim=-1)
-    candidate = torch.addcmul(inputs[:, gates:], reset, recurrent[:, gates:]).tanh()
+    widths = [2 * h.shape[-1], h.shape[-1]]  # split, not sliced: a slice's gradient is padded
+    gates_x, candidate_x = inputs.split(widths, dim=-1)
+    gates_h, candidate_h = recurrent.split(widths, dim=-1)
+    reset, update = (gates_x + gates_h).sigmoid().chunk(2, dim=-1)
+    candidate = torch.addcmul(candidate_x, reset, candidate_h).tanh()
     return (torch.lerp(candidate, h, update),)
 
 
