@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from saccade.inspection.comparison import ComparedRun, Comparison, Score
 
+WIDE = 1000  # columns: no table is cut, the terminal may wrap its lines
 SURE = 0.05  # a difference with a smaller p is marked
 
 
@@ -78,9 +79,10 @@ def show(page: "Console", found: "Comparison") -> None:
     """The tables of a comparison."""
     from rich.markup import escape
 
-    first, wide = found.runs[0], 1000  # a table is cut nowhere: the terminal may wrap its lines
+    first = found.runs[0]
+    page.width = max(page.width, WIDE)
     page.print(f"[bold]Quality[/] on {escape(found.evaluation)}, {found.examples:,} examples")
-    page.print(_quality(found), width=wide)
+    page.print(_quality(found))
     page.print(f"[dim]{escape(first.main.signature)}[/]")
     if any(run.main.difference is not None for run in found.runs):
         page.print(
@@ -88,10 +90,10 @@ def show(page: "Console", found: "Comparison") -> None:
             "(paired bootstrap)[/]"
         )
     page.print("\n[bold]Size and speed[/]")
-    page.print(_costs(found), width=wide)
+    page.print(_costs(found))
     if found.buckets:
         page.print(f"\n[bold]{found.metric} by length[/]: words in the source (sentences)")
-        page.print(_lengths(found), width=wide)
+        page.print(_lengths(found))
 
 
 def _table(*heads: str) -> "Table":
