@@ -55,13 +55,13 @@ class DrawnObjective(TranslateObjective):
         gold = batch.target[:, 1:]
         real = padding_mask(batch.target_lengths, gold.shape[1])
         # By the equation: which token lost how much is the reward of what was drawn for it.
-        losses = hidden.new_zeros(gold.shape)
-        losses[real] = F.cross_entropy(
+        lost = F.cross_entropy(
             self.model.logits(hidden[real]),
             gold[real],
             reduction="none",
             label_smoothing=self.smoothing,
         )
+        losses = lost.new_zeros(gold.shape).masked_scatter(real, lost)
         policy, surprise = reinforce(
             choice, losses, discount=self.model.discount, entropy=self.model.entropy
         )
