@@ -163,7 +163,12 @@ def _with_interval(score: "Score") -> str:
     if score.interval is None:
         return decimal(score.value)
     half = (score.interval.high - score.interval.low) / 2
-    return f"{decimal(score.value)} ± {half:.{1 if score.value >= 1 else 3}f}"
+    return f"{decimal(score.value)} ± {half:.{_digits(score)}f}"
+
+
+def _digits(score: "Score") -> int:
+    """Behind the point: shares have more."""
+    return 1 if (score.value or 0) >= 1 else 3
 
 
 def _apart(score: "Score") -> tuple[str, str]:
@@ -171,7 +176,7 @@ def _apart(score: "Score") -> tuple[str, str]:
     found = score.difference
     if found is None:
         return "", ""
-    digits = 1 if score.value >= 1 else 3
+    digits = _digits(score)
     low, high = (f"{end:+.{digits}f}" for end in (found.interval.low, found.interval.high))
     mark = "*" if found.p < SURE else " "
     return f"{found.value:+.{digits}f} ({low} to {high})", f"{found.p:.3f}{mark}"
