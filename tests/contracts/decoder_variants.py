@@ -36,7 +36,10 @@ class Variant:
         return " ".join([*parts, "joint"] if self.joint else parts)
 
 
-TINY = {"transformer": {"dim": 8, "layers": 2, "heads": 2, "ffn_dim": 12}}
+TINY = {
+    "transformer": {"dim": 8, "layers": 2, "heads": 2, "ffn_dim": 12},
+    "seq2seq": {"dim": 8, "embedding_dim": 6},
+}
 
 TRANSFORMERS = [  # together every placement, norm, position and kind of score
     Variant("transformer"),
@@ -66,14 +69,50 @@ OTHER_TRANSFORMERS = [  # the rest of the product, for the tests that a new part
     Variant("transformer", {"score": score})
     for score in ["concat", "dot", "general", "gaussian", {"name": "cosine", "sharpening": 3.0}]
 ]
-VARIANTS = TRANSFORMERS
-ALL_VARIANTS = VARIANTS + OTHER_TRANSFORMERS
+LOCAL = {"name": "local-predictive", "half_width": 2}
+SEQ2SEQS = [  # together every order, attention, weighting, encoder, memory, and the fast paths
+    Variant("seq2seq"),
+    Variant("seq2seq", {"order": "luong", "score": "general", "cell": "lstm", "layers": 2}),
+    Variant(
+        "seq2seq",
+        {"order": "luong", "input_feeding": False, "score": "dot", "attention": LOCAL},
+        joint=True,
+    ),
+    Variant(
+        "seq2seq",
+        {
+            "attention": {"name": "local-monotonic", "half_width": 1},
+            "weighting": "hard",
+            "encoder": {"name": "convolutional", "kernel": 3},
+            "layers": 2,
+            "decoder_layers": 1,
+            "memory": "apart",
+        },
+    ),
+    Variant(
+        "seq2seq",
+        {"attention": "none", "cell": "rnn", "bidirectional": False, "norm": "layer", "layers": 2},
+    ),
+]
+OTHER_SEQ2SEQS = [
+    Variant("seq2seq", {"order": "luong", "weighting": "hard", "attention": LOCAL, "score": score})
+    for score in ["concat", "scaled-dot", {"name": "location", "limit": 4}]
+] + [
+    Variant(
+        "seq2seq", {"cell": "gru-reset-before", "score": {"name": "cosine", "sharpening": 3.0}}
+    ),
+    Variant("seq2seq", {"cell": "lstm", "norm": "rms", "score": "gaussian"}),
+    Variant("seq2seq", {"order": "luong", "attention": "none", "cell": "lstm"}),
+    Variant("seq2seq", {"memory": "unchanged", "cell": "rnn", "layers": 2, "weighting": "hard"}),
+]
+VARIANTS = TRANSFORMERS + SEQ2SEQS
+ALL_VARIANTS = VARIANTS + OTHER_TRANSFORMERS + OTHER_SEQ2SEQS
 
 
 def padded(*rows, pad=0, extra=0):
     """Token lists as a batch, with `extra` columns of padding more than needed."""
     size = max(map(len, rows)) + extra
-    tokens = torch.tensor([list(row) + [pad] * (size - len(row)) for row in rows])
+    tokens = torch.tensor([list(row) + [pad] * (size - len(row)) for row in rows]).long()
     return Padded(tokens, torch.tensor([len(row) for row in rows]))
 
 

@@ -6,6 +6,7 @@ from contracts.decoder_variants import (
     ALL_VARIANTS,
     BOS,
     EOS,
+    LOCAL,
     VARIANTS,
     VOCAB,
     Variant,
@@ -207,6 +208,8 @@ SENTENCES = st.lists(
     [
         Variant("transformer"),
         Variant("transformer", {"score": {"name": "additive", "hidden_dim": 3}}),
+        Variant("seq2seq"),
+        Variant("seq2seq", {"order": "luong", "attention": LOCAL, "weighting": "hard"}),
     ],
     ids=str,
 )

@@ -4,10 +4,12 @@ from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from saccade.blocks.attention import CrossAttention, SelfAttention, split_heads
+from saccade.blocks.recurrent_attention import NoAttention, RecurrentAttention
+from saccade.blocks.reinforce import Choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,12 +117,37 @@ class SourceMemory:
         if x.shape[1] > 1 or attention.watcher is not None:
             mask = None if self.mask is None else self.mask[self.index]
             return attention(x, keys[self.index], values[self.index], mask)
-        query = attention.query(x).squeeze(1)  # (N, D)
-        grid = query.new_zeros(keys.shape[0] * self.width, query.shape[-1])
-        grid[self.places] = query
-        heads = split_heads(grid.unflatten(0, (-1, self.width)), attention.heads)  # (B, H, W, K)
-        context = attention.context(heads, keys, values, self.mask).flatten(0, 1)  # (B*W, D)
-        return attention.output(context[self.places].unsqueeze(1))
+        query = self._side_by_side(attention.query(x).squeeze(1))  # (B, W, D)
+        context = attention.context(split_heads(query, attention.heads), keys, values, self.mask)
+        return attention.output(self._apart(context).unsqueeze(1))
+
+    def look(
+        self,
+        attention: RecurrentAttention | NoAttention,
+        query: Float[Tensor, "N T Q"],
+        steps: Int[Tensor, "N T"],
+    ) -> tuple[Float[Tensor, "N T P"], Choice | None]:
+        """A recurrent decoder's attention: one layer, one head, in a search one step at a time."""
+        keys, values = self.keys[0, :, 0], self.values[0, :, 0]  # (B, S, A)
+        mask = None if self.mask is None else self.mask[:, 0]  # (B, 1, S)
+        if self.places is None:
+            return attention(query, keys, values, mask, steps)
+        if attention.watched:
+            mask = None if mask is None else mask[self.index]
+            return attention(query, keys[self.index], values[self.index], mask, steps)
+        query, steps = self._side_by_side(query.squeeze(1)), self._side_by_side(steps.squeeze(1))
+        context, choice = attention(query, keys, values, mask, steps)
+        assert choice is None, "nothing is drawn when not training"
+        return self._apart(context).unsqueeze(1), None
+
+    def _side_by_side(self, x: Shaped[Tensor, "N *D"]) -> Shaped[Tensor, "B W *D"]:
+        """The rows of each source as if they were positions of one query."""
+        grid = x.new_zeros(self.keys.shape[1] * self.width, *x.shape[1:])
+        grid[self.places] = x
+        return grid.unflatten(0, (-1, self.width))
+
+    def _apart(self, x: Float[Tensor, "B W D"]) -> Float[Tensor, "N D"]:
+        return x.flatten(0, 1)[self.places]
 
     def _pointing(self, index: Int[Tensor, " M"]) -> "SourceMemory":
         sources = self.keys.shape[1]
