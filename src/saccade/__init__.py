@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from saccade.blocks.recording import record_attention
     from saccade.decoding.options import DecodeOptions
     from saccade.errors import InputError, TrainingError
+    from saccade.inspection.comparison import compare
     from saccade.training.model import Model, load
     from saccade.training.run import Run
     from saccade.training.signals import Interrupted
 
 __all__ = [
     "DecodeOptions", "InputError", "Interrupted", "Model", "Run", "TrainingError", "__version__",
-    "load", "record_attention", "train",
+    "compare", "load", "record_attention", "train",
 ]  # fmt: skip
 
 _HOMES = {
@@ -34,6 +35,7 @@ _HOMES = {
     "Model": "saccade.training.model",
     "Run": "saccade.training.run",
     "TrainingError": "saccade.errors",
+    "compare": "saccade.inspection.comparison",
     "load": "saccade.training.model",
     "record_attention": "saccade.blocks.recording",
 }
