@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # matplotlib is imported when something is drawn
     import matplotlib.figure
 
 CELL = 0.42  # inches: a number fits into it
+MOST_CELLS = 1 << 24
 NUMBERED = 40  # rows or columns up to which the cells of a picture hold their numbers
 LONGEST = 24  # columns of the terminal that a word may take
 
@@ -116,11 +117,15 @@ def mask_table(model: Markov, words: Sequence[str]) -> Table:
     """The stack of masks: a row for each current word with a pair that votes, 1 for each."""
     _check(words, model.config.vocab_size)
     kept = [pair for pair in model.pairs() if pair.kept]
-    rows = sorted({pair.current for pair in kept})
-    columns = sorted({pair.earlier for pair in kept})
+    rows, columns = (
+        {token: i for i, token in enumerate(sorted(set(tokens)))}
+        for tokens in ([pair.current for pair in kept], [pair.earlier for pair in kept])
+    )
+    if len(rows) * len(columns) > MOST_CELLS:
+        raise InputError(f"a mask of {len(rows):,} by {len(columns):,} words is too large to draw")
     values = torch.zeros(len(rows), len(columns))
     for pair in kept:
-        values[rows.index(pair.current), columns.index(pair.earlier)] = 1
+        values[rows[pair.current], columns[pair.earlier]] = 1
     names = ([words[token] for token in tokens] for tokens in (rows, columns))
     return Table(values, *names, title="Mask (current word, earlier words)", unit="kept")
 

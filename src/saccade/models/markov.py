@@ -113,9 +113,10 @@ class Markov(nn.Module):
         prefix = [()] * inputs if prefix is None else prefix
         if len(prefix) != inputs:
             raise InputError(f"{inputs} rows, but {len(prefix)} prefixes")
+        for row in prefix:
+            self._check(min(row, default=0), max(row, default=0))
         outside = [self.reader.outside] * self.length
         rows = [(outside + list(row))[-self.length :] for row in prefix]
-        self._check(0, max((max(row, default=0) for row in prefix), default=0))
         device = next(self.buffers()).device
         context = torch.tensor(rows, dtype=torch.long, device=device)
         return MarkovState(context.view(inputs, self.length))
