@@ -126,8 +126,8 @@ def mask_table(model: Markov, words: Sequence[str]) -> Table:
     values = torch.zeros(len(rows), len(columns))
     for pair in kept:
         values[rows[pair.current], columns[pair.earlier]] = 1
-    names = ([words[token] for token in tokens] for tokens in (rows, columns))
-    return Table(values, *names, title="Mask (current word, earlier words)", unit="kept")
+    names, heads = ([words[token] for token in tokens] for tokens in (rows, columns))
+    return Table(values, names, heads, "Mask (current word, earlier words)", "kept")
 
 
 def votes_table(model: Markov, words: Sequence[str], tokens: Sequence[int]) -> Table:

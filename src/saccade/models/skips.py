@@ -6,7 +6,6 @@ mask of the current word is found by a matrix product, one-hot query times the s
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +20,8 @@ MOST_WORDS = 1 << 20  # whose triples fit into an int64
 DENSE = 256  # words of the largest vocabulary whose tables are written out in full
 
 
-class Pair(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Pair:
     """An earlier word and the current one: how often, and what they tell about the next."""
 
     earlier: int
