@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -26,6 +27,7 @@ from saccade.decoding.sampling import Draw, sample
 from saccade.decoding.search import Hypothesis, beam_search
 from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
+from saccade.inspection.traces import Tokens, Watch, attention_map, watched_layers
 from saccade.tasks.metrics import sentence_scores, translation_metrics
 from saccade.tasks.task import Evaluation, Objective, Prediction, Term
 
@@ -145,12 +147,12 @@ class Translate:
         options: DecodeOptions,
         *,
         prefixes: Sequence[str] | None = None,
-        attention: bool = False,
+        attention: Watch = False,
         numbers: Sequence[int] | None = None,
     ) -> list[Prediction]:
         """One prediction a text, in order; an empty text gives an empty translation.
 
-        `prefixes` are what each translation begins with; `attention` says whether to record it;
+        `prefixes` are what each translation begins with; `attention` says what to record;
         `numbers` are what draws are keyed by, the places of the texts in the list when absent.
         """
         numbers = range(len(texts)) if numbers is None else numbers
@@ -165,8 +167,9 @@ class Translate:
             decode = self._decoder(model, [numbers[row] for row in alive], options, begun)
             ids = [prepared[row][0] for row in alive]
             hypotheses, seen = self._decode(model, ids, decode, options, attention=attention)
-            for row, best in zip(alive, hypotheses, strict=True):
-                found[row] = self._prediction(*prepared[row], best, seen)
+            for place, (row, best) in enumerate(zip(alive, hypotheses, strict=True)):
+                look = partial(attention_map, model, seen, place) if seen else None
+                found[row] = self._prediction(*prepared[row], best, look)
         return found
 
     def predict_dev(self, model: Any, texts: Sequence[str]) -> list[str]:
@@ -190,25 +193,20 @@ class Translate:
         decode: Callable[[Any, list[int]], list[list[Hypothesis]]],
         options: DecodeOptions,
         *,
-        attention: bool,
-    ) -> tuple[list[list[Hypothesis]], Seen | None]:
+        attention: Watch,
+    ) -> tuple[list[list[Hypothesis]], Seen]:
         """Encode a batch and decode it, watched if asked."""
-        state, limits = self._start(model, ids, options)
-        if not attention:
-            return decode(state, limits), None
-        with record_attention(model, model.alignment_layers) as seen:
+        with record_attention(model, watched_layers(model, attention)) as seen:
+            state, limits = self._start(model, ids, options)
             return decode(state, limits), seen
 
     def _start(
         self, model: Any, ids: list[list[int]], options: DecodeOptions
     ) -> tuple[Any, list[int]]:
         """The decoder's state for a batch of sources, and how long each translation may be."""
-        lengths = torch.tensor([len(row) for row in ids])
-        size = int(lengths.max())
-        padded = torch.tensor([row + [self.source.pad] * (size - len(row)) for row in ids])
         device = next(model.parameters()).device
-        state = model.start(Padded(padded.to(device), lengths.to(device)))
-        limits = [options.max_length(length) for length in lengths.tolist()]
+        state = model.start(Padded.of(ids, self.source.pad, device))
+        limits = [options.max_length(len(row)) for row in ids]
         if model.limit is not None:
             limits = [min(limit, model.limit) for limit in limits]
         return state, limits
@@ -278,29 +276,44 @@ class Translate:
         return draw if options.sample else search
 
     def _prediction(
-        self, ids: list[int], truncated: bool, hypotheses: list[Hypothesis], seen: Seen | None
+        self,
+        ids: list[int],
+        truncated: bool,
+        hypotheses: list[Hypothesis],
+        look: Callable[[list[int], Tokens], AttentionMap] | None,
     ) -> Prediction:
-        source = self.source.tokens(ids)
         nbest = []
         for each in hypotheses:
-            tokens = self.target.tokens(each.tokens + [self.target.eos] * each.finished)
-            attention = None
-            if seen is not None:
-                weights = {n: seen.follow(n, each.path)[..., : len(source)] for n in seen}
-                attention = AttentionMap(weights, source, tokens)
+            said = each.tokens + [self.target.eos] * each.finished
+            tokens = self._tokens(ids, said)
             nbest.append(
                 Prediction(
                     text=self.target.decode(each.tokens),
                     score=each.score,
-                    tokens=tokens,
-                    source_tokens=source,
+                    tokens=tokens.said,
+                    source_tokens=tokens.source,
                     token_scores=each.token_log_probs,
-                    attention=attention,
+                    attention=None if look is None else look(each.path, tokens),
                     truncated=truncated,
                     ids=each.tokens,
                 )
             )
         return dataclasses.replace(nbest[0], alternatives=nbest[1:])
+
+    def trace(self, model: Any, text: str, prediction: Prediction) -> Tokens:
+        """Read a text and its prediction at once, as in training, for who is watching."""
+        end = [self.target.eos] * (len(prediction.tokens) - len(prediction.ids))
+        (ids, _), said = self._read(model, text), [*prediction.ids, *end]
+        device = next(model.parameters()).device
+        with torch.inference_mode():
+            read = torch.tensor([[self.target.bos, *said[:-1]]], device=device)
+            model(Padded.of([ids], self.source.pad, device), read)
+        return self._tokens(ids, said)
+
+    def _tokens(self, source: list[int], said: Sequence[int]) -> Tokens:
+        read = [self.target.bos, *said[:-1]]
+        target = self.target.tokens
+        return Tokens(self.source.tokens(source), target(read), target(said))
 
     # --- scoring ---
 
