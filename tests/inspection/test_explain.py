@@ -24,7 +24,7 @@ class Reader:
     def __init__(self, module):
         self.module = module
 
-    def trace(self, text, prediction):
+    def trace(self, text, prediction):  # noqa: ARG002
         with torch.no_grad():
             self.module(padded(SOURCE), torch.tensor([TARGET]))
         return TOKENS
@@ -75,7 +75,7 @@ def test_a_masked_key_weighs_nothing():
     torch.testing.assert_close(steps.average, v[0, 1])
 
 
-# --- a model's own layers --------------------------------------------------------------------------
+# --- a model's own layers ------------------------------------------------------------------------
 
 LAYERS = ["encoder.1.attention", "decoder.0.attention", "decoder.1.cross_attention"]
 SCORES = ["additive", "concat", "dot", "general", "gaussian", "cosine"]
@@ -138,7 +138,7 @@ def test_a_token_is_found_by_place_or_text():
         explain(model, "", token="z")
     with pytest.raises(InputError, match="no head 2: this layer has heads 0 to 1"):
         explain(model, "", head=2)
-    with pytest.raises(InputError, match="did you mean 'encoder.0.attention'"):
+    with pytest.raises(InputError, match=r"did you mean 'encoder\.0\.attention'"):
         explain(model, "", "encoder.0.atention")
 
 
@@ -162,7 +162,7 @@ def test_the_table_holds_the_numbers_it_shows():
     assert "q·k / √K" in found.table()
 
 
-# --- an attention that shows its weights alone -----------------------------------------------------
+# --- an attention that shows its weights alone ---------------------------------------------------
 
 
 class Recurrent(nn.Module):
