@@ -1,12 +1,14 @@
 """Importance of heads, and what a whole prediction looked at, on a run of a moment's training."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from tiny_runs import tiny, train, write_corpus
 
 from saccade.blocks.recording import record_attention
+from saccade.blocks.sequences import Padded
 from saccade.config import override
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError
@@ -82,10 +84,17 @@ def test_a_prediction_is_explained_with_its_own_tokens(model: Model) -> None:
 
 
 def test_the_loss_of_texts_is_minus_the_log_probability_a_token(model: Model) -> None:
-    found = model.predict(["a b c"], OPTIONS["beam"])[0]
-    assert len(found.tokens) == len(found.ids) + 1  # it ended by itself
-    wanted = -sum(found.token_scores) / len(found.token_scores)
-    assert text_loss(model, ["a b c"], [found.text]) == pytest.approx(wanted, rel=1e-5)
+    pairs, source, target = {"a b c": "C B A", "h": "H"}, model.task.source, model.task.target
+    log_probs = []
+    for text, reference in pairs.items():
+        said = [*target.encode(reference), target.eos]
+        read = Padded.of([[*source.encode(text), source.eos]], source.pad, torch.device("cpu"))
+        module: Any = model.module
+        with torch.no_grad():
+            logits = module.logits(module(read, torch.tensor([[target.bos, *said[:-1]]])))[0]
+        log_probs += logits.log_softmax(-1)[range(len(said)), said].tolist()
+    wanted = -sum(log_probs) / len(log_probs)
+    assert text_loss(model, list(pairs), list(pairs.values())) == pytest.approx(wanted, rel=1e-5)
 
 
 def test_every_head_is_measured_alone(model: Model, files: list[str]) -> None:
