@@ -19,7 +19,7 @@ class Place:
     """An attention by name; unset: the last that looks from output to input."""
     head: int = 0
     """Counted from 0."""
-    token: str = "0"
+    token: str = "0"  # noqa: S105  not a password
     """A token of the output (in an encoder of the input): its place from 0, or its text."""
 
 
