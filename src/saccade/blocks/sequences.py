@@ -17,6 +17,13 @@ class Padded:
     tokens: Int[Tensor, "B S"]
     lengths: Int[Tensor, " B"]
 
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> "Padded":
+        """Rows of ids as a batch."""
+        size = max(map(len, rows))
+        tokens = torch.tensor([[*row, *[pad] * (size - len(row))] for row in rows], device=device)
+        return cls(tokens, torch.tensor([len(row) for row in rows], device=device))
+
     @property
     def mask(self) -> Bool[Tensor, "B 1 1 S"] | None:
         """What may be attended to; None when nothing is padded, which saves the kernel work."""
