@@ -9,6 +9,7 @@ from torch import nn
 
 from saccade.blocks.quantized import quantize
 from saccade.decoding.options import DecodeOptions
+from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError, nearest
 from saccade.inspection.alignment import AttentionMap
 from saccade.tasks.task import Evaluation, Prediction
@@ -49,11 +50,13 @@ class Model:
         prefixes: Sequence[str] | None = None,
         attention: bool = False,
         numbers: Sequence[int] | None = None,
+        tree: BeamTree | None = None,
     ) -> list[Prediction]:
         """Predictions for many texts, in order; without attention, by the fast path."""
-        found: list[Prediction] = self.task.predict(
-            self.module, texts, options, prefixes=prefixes, attention=attention, numbers=numbers
-        )
+        how = {"prefixes": prefixes, "attention": attention, "numbers": numbers}
+        if tree is not None:  # only a task that searches takes one
+            how["tree"] = tree
+        found: list[Prediction] = self.task.predict(self.module, texts, options, **how)
         return found
 
     def stream(
