@@ -112,7 +112,7 @@ class SourceMemory:
         keys, values = self.keys[layer], self.values[layer]
         if self.places is None:
             return attention(x, keys, values, self.mask)
-        if x.shape[1] > 1 or attention.watcher is not None:
+        if x.shape[1] > 1 or attention.watched:
             mask = None if self.mask is None else self.mask[self.index]
             return attention(x, keys[self.index], values[self.index], mask)
         query = attention.query(x).squeeze(1)  # (N, D)

@@ -1,7 +1,9 @@
 """A batch of sequences of different lengths."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -14,6 +16,13 @@ class Padded:
 
     tokens: Int[Tensor, "B S"]
     lengths: Int[Tensor, " B"]
+
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> "Padded":
+        """Rows of ids as a batch."""
+        size = max(map(len, rows))
+        tokens = torch.tensor([[*row, *[pad] * (size - len(row))] for row in rows], device=device)
+        return cls(tokens, torch.tensor([len(row) for row in rows], device=device))
 
     @property
     def mask(self) -> Bool[Tensor, "B 1 1 S"] | None:

@@ -105,6 +105,11 @@ class Transformer(nn.Module):
         return [f"decoder.{number}.cross_attention" for number in range(len(self.decoder))]
 
     @property
+    def source_layers(self) -> list[str]:
+        """The attentions within the source, by name."""
+        return [f"encoder.{number}.attention" for number in range(len(self.encoder))]
+
+    @property
     def limit(self) -> int | None:
         """The longest sequence it can read; None if there is none."""
         return self.positions.limit

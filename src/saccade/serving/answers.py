@@ -8,7 +8,7 @@ from saccade.data.tokenizers import Tokenizer
 from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError
 from saccade.serving import schemas
-from saccade.serving.trace import Trace, alternatives, packed, read_pair
+from saccade.serving.trace import Trace, alternatives, look, packed
 from saccade.serving.words import group
 from saccade.tasks.task import Prediction
 from saccade.tasks.words import token_spans
@@ -54,8 +54,7 @@ class TranslateAnswers:
         trace = Trace()
         if written and (request.attention or request.alternatives):
             kinds = request.attention.kinds if request.attention else []
-            read = [self.target.bos, *written[:-1]]
-            trace = read_pair(self.model.module, source, read, kinds)
+            trace = look(self.model, text, found, kinds)
         target = written_sentence(self.target, found, written, trace, request.alternatives)
         return schemas.Prediction(
             text=found.text,

@@ -62,6 +62,10 @@ def _add_work(app: FastAPI, engine: Engine) -> None:
     def predict(request: schemas.PredictRequest) -> Response:
         return _json(engine.predict(request))
 
+    @app.post("/v1/explain", response_model=schemas.Explanation)
+    def explain(request: schemas.ExplainRequest) -> Response:
+        return _json(engine.explain(request))
+
     @app.post("/v1/predict/stream", response_model=None)
     def stream(request: schemas.PredictRequest) -> Response:
         """Server-sent events: `draft` while the output grows, then `done` or `error`."""

@@ -14,13 +14,15 @@ from typing import Any, TypeVar
 
 import torch
 
-from saccade.blocks.recording import Observed
+from saccade.blocks.recording import attentions
 from saccade.decoding.options import DecodeOptions
 from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError, nearest
+from saccade.inspection.ablation import without_heads
+from saccade.inspection.explain import explain
 from saccade.serving import folder, schemas
 from saccade.serving.answers import ANSWERS, Answers, GrowingTree, tree_nodes
-from saccade.serving.trace import attention_layers, without_heads
+from saccade.serving.trace import layers_by_kind
 from saccade.tasks.task import Prediction
 from saccade.training.model import Model, load
 from saccade.training.run import Run
@@ -127,6 +129,10 @@ class Engine:
         finally:
             gone.set()
 
+    def explain(self, request: schemas.ExplainRequest) -> schemas.Explanation:
+        self._model(request.run)
+        return self._queued(self._explain, request).result()
+
     def close(self) -> None:
         self._worker.shutdown(wait=True, cancel_futures=True)
 
@@ -146,7 +152,7 @@ class Engine:
     ) -> schemas.PredictResponse:
         started_at = time.perf_counter()
         model, answers = self.models[request.run], self.answers[request.run]
-        with without_heads(model.module, checked_heads(model, request.heads_off)):
+        with without_heads(model, request.heads_off):
             tree = self._tree(request, answers, tell)
             if request.output_ids is not None:
                 found = [answers.read(request.output_ids)]
@@ -161,6 +167,17 @@ class Engine:
             made = [made[0].model_copy(update={"tree": nodes})]
         seconds = time.perf_counter() - started_at
         return schemas.PredictResponse(run=request.run, predictions=made, seconds=round(seconds, 4))
+
+    def _explain(self, request: schemas.ExplainRequest) -> schemas.Explanation:
+        model, answers = self.models[request.run], self.answers[request.run]
+        with without_heads(model, request.heads_off):
+            if request.output_ids is not None:
+                found = answers.read(request.output_ids)
+            else:
+                (found,) = model.predict([request.text], request.decoding.options())
+            where = (request.layer, request.head, request.token)
+            worked = explain(model, request.text, *where, prediction=found)
+        return schemas.Explanation(**worked.to_dict())
 
     @staticmethod
     def _tree(
@@ -229,25 +246,8 @@ def summary(name: str, model: Model) -> schemas.RunSummary:
 
 
 def heads(model: Model) -> list[schemas.Heads]:
-    parts: dict[str, Any] = dict(model.module.named_modules())
+    parts = attentions(model)
     return [
-        schemas.Heads(
-            kind=kind, layers=names, heads=[int(getattr(parts[name], "heads", 1)) for name in names]
-        )
-        for kind, names in attention_layers(model.module).items()
+        schemas.Heads(kind=kind, layers=names, heads=[parts[name].heads for name in names])
+        for kind, names in layers_by_kind(model.module).items()
     ]
-
-
-def checked_heads(model: Model, off: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-    """Heads to switch off, known to be there."""
-    parts: dict[str, Any] = {
-        name: part for name, part in model.module.named_modules() if isinstance(part, Observed)
-    }
-    for layer, numbers in off.items():
-        if layer not in parts:
-            raise InputError(f"no attention is called {layer!r}; {nearest(layer, parts)}")
-        count = int(getattr(parts[layer], "heads", 1))
-        for number in numbers:
-            if number >= count:
-                raise InputError(f"{layer} has heads 0 to {count - 1}, not {number}")
-    return {layer: sorted(set(numbers)) for layer, numbers in off.items() if numbers}

@@ -184,6 +184,33 @@ class PredictResponse(Strict):
     seconds: float
 
 
+Vector = list[float | None]  # what is not finite is None
+
+
+class Explanation(Strict):
+    """One attention step by step; None: it has no such step. Vectors by key, then the sum's way."""
+
+    layer: str
+    head: int
+    heads: int
+    token: int
+    query: str
+    keys: list[str]
+    formula: str
+    q: Vector | None
+    k: list[Vector] | None
+    products: Vector | None
+    scale: float | None
+    scores: Vector | None
+    allowed: list[bool] | None
+    weights: Vector
+    v: list[Vector] | None
+    weighted: list[Vector] | None
+    average: Vector | None
+    joined: Vector | None
+    output: Vector | None
+
+
 class Draft(Strict):
     """An event of a stream: the output as far as it is known."""
 

@@ -5,24 +5,30 @@ gives the same numbers as watching each step, for a path that was dropped as for
 """
 
 import math
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
-from saccade.blocks.recording import Observed, record_attention
-from saccade.blocks.sequences import Padded
+from saccade.blocks.recording import attentions, check_head, record_attention
 from saccade.errors import InputError, nearest
+from saccade.inspection.traces import kind_of
 from saccade.serving.schemas import Attention, AttentionChoice, Kind, Layer, Matrix, Side
+from saccade.tasks.task import Prediction
+from saccade.training.model import Model
 
 WEIGHTS_LIMIT = 1_000_000  # numbers of an answer: beyond, heads are sent small
 THUMBNAIL = 48  # rows and columns of a small one
 DIGITS = 4
+SIDES: dict[Kind, tuple[Side, Side]] = {
+    "cross": ("target", "source"),
+    "encoder": ("source", "source"),
+    "decoder": ("target", "read"),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,33 +39,32 @@ class Trace:
     log_probs: Float[Tensor, "T V"] | None = None  # before each token of the output
 
 
-@torch.inference_mode()
-def read_pair(
-    module: Any, source: Sequence[int], target: Sequence[int], kinds: Collection[Kind]
-) -> Trace:
-    """A translation read again: `target` begins with bos; row t is the choice after token t."""
-    device = next(module.parameters()).device
-    tokens = torch.tensor([list(source)], device=device)
-    padded = Padded(tokens, torch.tensor([len(source)], device=device))
-    layers = [name for kind in kinds for name in attention_layers(module).get(kind, [])]
-    with record_attention(module, layers) as seen:
-        hidden = module(padded, torch.tensor([list(target)], device=device))
+def look(model: Model, text: str, prediction: Prediction, kinds: Collection[Kind]) -> Trace:
+    """A prediction read again, watched: row t of all that is seen is the step that said token t."""
+    wanted = {kind: names for kind, names in layers_by_kind(model.module).items() if kind in kinds}
+    hidden: list[Tensor] = []
+    hook = model.module.register_forward_hook(lambda *call: hidden.append(call[-1]))
+    try:
+        with record_attention(model, [name for names in wanted.values() for name in names]) as seen:
+            model.trace(text, prediction)
+    finally:
+        hook.remove()
+    module: Any = model.module
     weight = module.output_weight
-    log_probs = F.linear(hidden[0].to(weight.dtype), weight).float().log_softmax(-1).cpu()
-    found: dict[Kind, dict[str, Tensor]] = {}
-    for kind, names in attention_layers(module).items():
-        if kind in kinds:
-            found[kind] = {name: torch.cat([w[0] for w in seen[name]], dim=1) for name in names}
-    return Trace(found, log_probs)
+    with torch.inference_mode():
+        logits = F.linear(hidden[-1][0].to(weight.dtype), weight)
+    found: dict[Kind, dict[str, Tensor]] = {
+        kind: {name: torch.cat([w[0] for w in seen[name]], dim=1) for name in names}
+        for kind, names in wanted.items()
+    }
+    return Trace(found, logits.float().log_softmax(-1).cpu())
 
 
-def attention_layers(module: nn.Module) -> dict[Kind, list[str]]:
-    """The attentions of a model by what they join; the names of an encoder begin with it."""
-    cross = list(getattr(module, "alignment_layers", []))
-    found: dict[Kind, list[str]] = {"cross": cross, "encoder": [], "decoder": []}
-    for name, part in module.named_modules():
-        if isinstance(part, Observed) and name not in cross:
-            found["encoder" if name.startswith("encoder") else "decoder"].append(name)
+def layers_by_kind(module: Any) -> dict[Kind, list[str]]:
+    """The attentions of a model by what they join, those between output and input first."""
+    found: dict[Kind, list[str]] = {kind: [] for kind in SIDES}
+    for name in attentions(module):
+        found[cast(Kind, kind_of(module, name))].append(name)
     return {kind: names for kind, names in found.items() if names}
 
 
@@ -69,13 +74,6 @@ def alternatives(
     """The most probable tokens of each step and their probabilities."""
     best = log_probs.topk(min(count, log_probs.shape[1]))
     return best.values.exp(), best.indices
-
-
-SIDES: dict[Kind, tuple[Side, Side]] = {
-    "cross": ("target", "source"),
-    "encoder": ("source", "source"),
-    "decoder": ("target", "read"),
-}
 
 
 def packed(trace: Trace, choice: AttentionChoice) -> list[Attention]:
@@ -114,8 +112,7 @@ def _chosen(layers: dict[str, Float[Tensor, "H T S"]], choice: AttentionChoice) 
     weights = layers[choice.layer]
     if choice.head is None:
         return weights.mean(dim=0)
-    if choice.head >= len(weights):
-        raise InputError(f"no head {choice.head}: this layer has heads 0 to {len(weights) - 1}")
+    check_head(choice.head, len(weights))
     return weights[choice.head]
 
 
@@ -126,28 +123,3 @@ def _pooled(weights: Float[Tensor, "H T S"], scale: int) -> Float[Tensor, "H t s
 def _rounded(weights: Tensor) -> Matrix | list[Matrix]:
     found: Matrix | list[Matrix] = weights.double().round(decimals=DIGITS).tolist()
     return found
-
-
-@contextmanager
-def without_heads(module: nn.Module, off: Mapping[str, Sequence[int]]) -> Iterator[None]:
-    """Inside, these heads (by layer) add nothing: their part of what is joined is zero."""
-    parts: dict[str, Any] = dict(module.named_modules())
-    hooks = []
-    try:
-        for name, heads in off.items():
-            output = parts[name].output
-            keep = torch.ones(parts[name].heads, dtype=torch.bool)
-            keep[list(heads)] = False
-            gate = keep.repeat_interleave(output.in_features // len(keep))
-            hooks.append(output.register_forward_pre_hook(_gated(gate)))
-        yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _gated(gate: Tensor) -> Any:
-    def hook(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        return (inputs[0] * gate.to(inputs[0]), *inputs[1:])
-
-    return hook

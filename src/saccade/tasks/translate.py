@@ -1,9 +1,9 @@
 """Translate: any sequence to any sequence, learned from pairs of texts."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ from saccade.blocks.sequences import Padded
 from saccade.data.batches import Order, PairBatch, collate, plan_eval
 from saccade.data.readers import ParallelText
 from saccade.data.store import PairStore, build_store
-from saccade.data.tokenizers import TOKENIZERS, Tokenizer, train_tokenizer
+from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
 from saccade.decoding.constraints import Constraint, ForcedPrefix
 from saccade.decoding.options import DecodeOptions
@@ -27,13 +27,14 @@ from saccade.decoding.search import Hypothesis, beam_search
 from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
+from saccade.inspection.traces import Tokens, Watch, attention_map, watched_layers
 from saccade.tasks.metrics import sentence_scores, translation_metrics
 from saccade.tasks.task import Evaluation, Objective, Prediction, Term
+from saccade.tasks.vocabularies import find_tokenizers, tokenizer_files, train_tokenizers
 
 Warn = Callable[[str], None]
 ROWS = 64  # sentences decoded together
 QUICK = DecodeOptions(beam=1, max_ratio=1.5, max_extra=5)  # untrained, a model never ends
-SENTENCES = 100_000  # pairs a tokenizer is trained on, at most: more change nothing but the time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,18 +71,21 @@ class Translate:
         """Train or take over the tokenizers, and write them into the run."""
         text = cls._text(config, config.train)
         if config.tokenizer in TOKENIZERS:
-            tokenizers = _train_tokenizers(config, text)
+            tokenizers = train_tokenizers(
+                text, config.tokenizer, config.vocab_size,
+                joint=config.joint, lowercase=config.lowercase,
+            )  # fmt: skip
         else:
-            tokenizers = _find_tokenizers(config.tokenizer)
+            tokenizers = find_tokenizers(config.tokenizer)
         joint = tokenizers[0] is tokenizers[1]
         task = cls(dataclasses.replace(config, joint=joint), *tokenizers)
-        for name, tokenizer in zip(_names(joint), tokenizers, strict=False):
+        for name, tokenizer in zip(tokenizer_files(joint), tokenizers, strict=False):
             tokenizer.save(folder / name)
         return task
 
     @classmethod
     def load(cls, config: TranslateConfig, folder: Path) -> "Translate":
-        found = [Tokenizer.load(folder / name) for name in _names(config.joint)]
+        found = [Tokenizer.load(folder / name) for name in tokenizer_files(config.joint)]
         return cls(config, found[0], found[-1])
 
     @staticmethod
@@ -137,6 +141,21 @@ class Translate:
     def objective(self, model: nn.Module, smoothing: float) -> "TranslateObjective":
         return TranslateObjective(model, smoothing)
 
+    def batches(
+        self, model: Any, sources: Sequence[str], references: Sequence[str]
+    ) -> Iterator[PairBatch]:
+        """Pairs of texts as batches of the objective, for a loss on what was not trained on."""
+        device, most = next(model.parameters()).device, self._limit(model)
+        for start in range(0, len(sources), ROWS):
+            some = slice(start, start + ROWS)
+            source = [self._read(model, text)[0] for text in sources[some]]
+            target = [self.target.encode(text)[: most - 1] for text in references[some]]
+            begin, end = self.target.bos, self.target.eos
+            read = Padded.of(source, self.source.pad, device)
+            said = Padded.of([[begin, *ids, end] for ids in target], self.target.pad, device)
+            places = torch.arange(len(source), device=device) + start
+            yield PairBatch(read.tokens, read.lengths, said.tokens, said.lengths - 1, places)
+
     # --- predicting ---
 
     def predict(
@@ -146,13 +165,13 @@ class Translate:
         options: DecodeOptions,
         *,
         prefixes: Sequence[str] | None = None,
-        attention: bool = False,
+        attention: Watch = False,
         numbers: Sequence[int] | None = None,
         tree: BeamTree | None = None,
     ) -> list[Prediction]:
         """One prediction a text, in order; an empty text gives an empty translation.
 
-        `prefixes` are what each translation begins with; `attention` says whether to record it;
+        `prefixes` are what each translation begins with; `attention` says what to record;
         `numbers` are what draws are keyed by, the places of the texts in the list when absent;
         `tree` is filled with what a search considered.
         """
@@ -168,8 +187,9 @@ class Translate:
             decode = self._decoder(model, [numbers[row] for row in alive], options, begun, tree)
             ids = [prepared[row][0] for row in alive]
             hypotheses, seen = self._decode(model, ids, decode, options, attention=attention)
-            for row, best in zip(alive, hypotheses, strict=True):
-                found[row] = self._prediction(*prepared[row], best, seen)
+            for place, (row, best) in enumerate(zip(alive, hypotheses, strict=True)):
+                look = partial(attention_map, model, seen, place) if seen else None
+                found[row] = self._prediction(*prepared[row], best, look)
         return found
 
     def predict_dev(self, model: Any, texts: Sequence[str]) -> list[str]:
@@ -179,11 +199,12 @@ class Translate:
 
     def _read(self, model: Any, text: str) -> tuple[list[int], bool]:
         """Token ids with the end; what a model cannot read, or nobody could wait for, is cut."""
-        limit = 4 * self.config.max_length
-        if model.limit is not None:
-            limit = min(limit, model.limit)
-        ids = self.source.encode(text)
+        ids, limit = self.source.encode(text), self._limit(model)
         return [*ids[: limit - 1], self.source.eos], len(ids) >= limit
+
+    def _limit(self, model: Any) -> int:
+        most = 4 * self.config.max_length
+        return most if model.limit is None else min(most, model.limit)
 
     @torch.inference_mode()
     def _decode(
@@ -193,25 +214,20 @@ class Translate:
         decode: Callable[[Any, list[int]], list[list[Hypothesis]]],
         options: DecodeOptions,
         *,
-        attention: bool,
-    ) -> tuple[list[list[Hypothesis]], Seen | None]:
+        attention: Watch,
+    ) -> tuple[list[list[Hypothesis]], Seen]:
         """Encode a batch and decode it, watched if asked."""
-        state, limits = self._start(model, ids, options)
-        if not attention:
-            return decode(state, limits), None
-        with record_attention(model, model.alignment_layers) as seen:
+        with record_attention(model, watched_layers(model, attention)) as seen:
+            state, limits = self._start(model, ids, options)
             return decode(state, limits), seen
 
     def _start(
         self, model: Any, ids: list[list[int]], options: DecodeOptions
     ) -> tuple[Any, list[int]]:
         """The decoder's state for a batch of sources, and how long each translation may be."""
-        lengths = torch.tensor([len(row) for row in ids])
-        size = int(lengths.max())
-        padded = torch.tensor([row + [self.source.pad] * (size - len(row)) for row in ids])
         device = next(model.parameters()).device
-        state = model.start(Padded(padded.to(device), lengths.to(device)))
-        limits = [options.max_length(length) for length in lengths.tolist()]
+        state = model.start(Padded.of(ids, self.source.pad, device))
+        limits = [options.max_length(len(row)) for row in ids]
         if model.limit is not None:
             limits = [min(limit, model.limit) for limit in limits]
         return state, limits
@@ -282,29 +298,44 @@ class Translate:
         return draw if options.sample else search
 
     def _prediction(
-        self, ids: list[int], truncated: bool, hypotheses: list[Hypothesis], seen: Seen | None
+        self,
+        ids: list[int],
+        truncated: bool,
+        hypotheses: list[Hypothesis],
+        look: Callable[[list[int], Tokens], AttentionMap] | None,
     ) -> Prediction:
-        source = self.source.tokens(ids)
         nbest = []
         for each in hypotheses:
-            tokens = self.target.tokens(each.tokens + [self.target.eos] * each.finished)
-            attention = None
-            if seen is not None:
-                weights = {n: seen.follow(n, each.path)[..., : len(source)] for n in seen}
-                attention = AttentionMap(weights, source, tokens)
+            said = each.tokens + [self.target.eos] * each.finished
+            tokens = self._tokens(ids, said)
             nbest.append(
                 Prediction(
                     text=self.target.decode(each.tokens),
                     score=each.score,
-                    tokens=tokens,
-                    source_tokens=source,
+                    tokens=tokens.said,
+                    source_tokens=tokens.source,
                     token_scores=each.token_log_probs,
-                    attention=attention,
+                    attention=None if look is None else look(each.path, tokens),
                     truncated=truncated,
                     ids=each.tokens,
                 )
             )
         return dataclasses.replace(nbest[0], alternatives=nbest[1:])
+
+    def trace(self, model: Any, text: str, prediction: Prediction) -> Tokens:
+        """Read a text and its prediction at once, as in training, for who is watching."""
+        end = [self.target.eos] * (len(prediction.tokens) - len(prediction.ids))
+        (ids, _), said = self._read(model, text), [*prediction.ids, *end]
+        device = next(model.parameters()).device
+        with torch.inference_mode():
+            read = torch.tensor([[self.target.bos, *said[:-1]]], device=device)
+            model(Padded.of([ids], self.source.pad, device), read)
+        return self._tokens(ids, said)
+
+    def _tokens(self, source: list[int], said: Sequence[int]) -> Tokens:
+        read = [self.target.bos, *said[:-1]]
+        target = self.target.tokens
+        return Tokens(self.source.tokens(source), target(read), target(said))
 
     # --- scoring ---
 
@@ -349,42 +380,3 @@ class TranslateObjective(Objective):
             hidden[real].to(weight.dtype), weight, gold[real], self.smoothing
         )
         return {"loss": Term(total, batch.counts["loss"])}, carry
-
-
-def _names(joint: bool) -> list[str]:
-    return ["tokenizer.json"] if joint else ["tokenizer.source.json", "tokenizer.target.json"]
-
-
-def _train_tokenizers(config: TranslateConfig, text: ParallelText) -> tuple[Tokenizer, Tokenizer]:
-    pairs = list(_some(text, SENTENCES))
-    sides: list[Iterable[str]] = [[source for source, _ in pairs], [target for _, target in pairs]]
-    if config.joint:
-        sides = [chain(*sides)]
-    found = [
-        train_tokenizer(config.tokenizer, side, config.vocab_size, config.lowercase)
-        for side in sides
-    ]
-    return found[0], found[-1]
-
-
-def _some(text: ParallelText, most: int) -> Iterable[tuple[str, str]]:
-    """All pairs are read, so that what is wrong with the last is known at once; some are kept."""
-    for number, pair in enumerate(text):
-        if number < most:
-            yield pair
-
-
-def _find_tokenizers(name: str) -> tuple[Tokenizer, Tokenizer]:
-    place = Path(name)
-    if place.is_file():
-        tokenizer = Tokenizer.load(place)
-        return tokenizer, tokenizer
-    for joint in (True, False):
-        files = [place / file for file in _names(joint)]
-        if all(file.is_file() for file in files):
-            found = [Tokenizer.load(file) for file in files]
-            return found[0], found[-1]
-    kinds = ", ".join(TOKENIZERS)
-    raise InputError(
-        f"tokenizer {name!r} is neither a kind ({kinds}) nor a run nor a tokenizer.json file"
-    )

@@ -12,6 +12,7 @@ from saccade.decoding.options import DecodeOptions
 from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError, nearest
 from saccade.inspection.alignment import AttentionMap
+from saccade.inspection.traces import Tokens, Watch
 from saccade.tasks.task import Evaluation, Prediction
 from saccade.tasks.words import word_map
 from saccade.training.run import Run, load_module
@@ -48,11 +49,15 @@ class Model:
         options: DecodeOptions = DecodeOptions(),
         *,
         prefixes: Sequence[str] | None = None,
-        attention: bool = False,
+        attention: Watch = False,
         numbers: Sequence[int] | None = None,
         tree: BeamTree | None = None,
     ) -> list[Prediction]:
-        """Predictions for many texts, in order; without attention, by the fast path."""
+        """Predictions for many texts, in order; without attention, by the fast path.
+
+        `attention`: True for what looks from output to input, "all", or layers by name. `tree` is
+        filled with what a search considered.
+        """
         how = {"prefixes": prefixes, "attention": attention, "numbers": numbers}
         if tree is not None:  # only a task that searches takes one
             how["tree"] = tree
@@ -68,6 +73,14 @@ class Model:
     ) -> Iterator[str]:
         """The prediction for one text, piece by piece as it is made."""
         return iter(self.task.stream(self.module, text, options, number, on_cut))
+
+    def trace(self, text: str, prediction: Prediction | None = None) -> Tokens:
+        """Read a text and its prediction at once, as in training: who watches sees every step."""
+        found = self.predict([text])[0] if prediction is None else prediction
+        if not found.tokens:
+            raise InputError("the text is blank: nothing was predicted, and nothing looked at")
+        tokens: Tokens = self.task.trace(self.module, text, found)
+        return tokens
 
     def words(self, text: str, prediction: Prediction) -> AttentionMap:
         """What each word of a prediction looked at, word by word: words are what spaces part."""
