@@ -1,11 +1,12 @@
 // The arithmetic of one head for one word, as a walk: each step lights the numbers it speaks of.
 
 import * as api from "./api.js";
-import { clear, h, two, visible } from "./dom.js";
-import { placeOf } from "./scene.js";
+import { clear, h, piece, two } from "./dom.js";
+import { drawLines } from "./lines.js";
+import { makeScene, placeOf } from "./scene.js";
 import { hint } from "./side.js";
 
-const [SHOWN, NUMBERS] = [6, 4]; // keys listed, and numbers of a vector
+const [SHOWN, NUMBERS] = [6, 3]; // keys listed, and numbers of a vector
 const kept = new Map(); // request -> explanation: a walk back asks for nothing twice
 
 // What a question to the API is: the pinned word's first piece, the chosen head or the last layer's first.
@@ -39,18 +40,32 @@ export async function drawArithmetic(box, { prediction, scene, run }, store, { l
   if (box.dataset.key !== key) return; // another word was pinned meanwhile
   const found = kept.get(key);
   const layer = scene.attention.layers.findIndex((each) => each.name === found.layer);
-  const title = `Arithmetic of “${visible(found.query)}” · layer ${layer + 1}, head ${found.head + 1}`;
+  const title = `Arithmetic of “${piece(found.query)}” · layer ${layer + 1}, head ${found.head + 1}`;
   const table = drawTable(found, long ? found.keys.length : SHOWN);
-  clear(box, h("h2", {}, title), long ? walk(found, table) : null, table);
+  if (!long) return void clear(box, h("h2", {}, title), table);
+  const image = h("div", { class: "walk-picture" });
+  clear(box, h("h2", {}, title), walk(found, table, image), image, table);
+  drawHead(image, prediction, scene, store, { layer, head: found.head, token: found.token });
+}
+
+// The lines of the head that is explained, from the word it is explained for.
+function drawHead(box, prediction, scene, store, { layer, head, token }) {
+  const { kind, unit } = store.state;
+  const own = makeScene(prediction, { kind: kind ?? scene.kind, unit, layer, head });
+  if (!own || own.long || own.weights.length === 0) return;
+  const index = own.rows.units.findIndex((each) => each.tokens.includes(token));
+  const light = drawLines(box, own, store);
+  const place = { side: own.rows.side, axis: "rows", index };
+  light(place, place);
 }
 
 // The columns there are: an attention without queries or keys shows its weights alone.
 function columnsOf(found) {
-  const columns = [{ step: "key", title: "", cell: (i) => visible(found.keys[i]), sum: "sum" }];
+  const columns = [{ step: "key", title: "", cell: (i) => piece(found.keys[i]), sum: "sum" }];
   const add = (step, title, cell, sum = "") => columns.push({ step, title, cell, sum, number: true });
   if (found.products) add("products", "q·k", (i) => number(found.products[i]));
   if (found.scores) {
-    const title = found.scale === null ? found.formula || "score" : `÷ ${trimmed(found.scale)}`;
+    const title = found.scale === null ? found.formula || "score" : `÷√${Math.round(found.scale ** 2)}`;
     add("scores", title, (i) => (found.allowed && !found.allowed[i] ? "masked" : number(found.scores[i])));
   }
   const total = found.weights.reduce((a, b) => a + b, 0);
@@ -87,7 +102,7 @@ function after(found) {
 }
 
 // The steps in order, as buttons: each lights its column.
-function walk(found, table) {
+function walk(found, table, image) {
   const all = [
     ["key", "q", found.q && `The query of this word, ${found.q.length} numbers: ${vector(found.q)}`],
     ["products", "q·k", found.products && "The query times every key: how well they match."],
@@ -103,6 +118,7 @@ function walk(found, table) {
     at = (index + all.length) % all.length;
     said.textContent = all[at][2];
     buttons.forEach((button, number) => button.setAttribute("aria-pressed", String(number === at)));
+    image.dataset.step = all[at][0];
     for (const cell of table.querySelectorAll("[data-step]")) cell.classList.toggle("lit", cell.dataset.step === all[at][0]);
   };
   const next = h("button", { type: "button", class: "quiet", onclick: () => go(at + 1) }, "next →");
@@ -111,7 +127,8 @@ function walk(found, table) {
 }
 
 function number(value) {
-  return value === null ? "−∞" : two(value).replace("-", "−");
+  if (value === null) return "−∞";
+  return two(Math.abs(value) < 0.005 ? 0 : value).replace("-", "−");
 }
 
 function trimmed(value) {

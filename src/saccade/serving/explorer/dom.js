@@ -66,6 +66,11 @@ export function visible(text) {
   return shown.trim() === "" ? "␣" : shown;
 }
 
+// A piece of a word without the mark that says a space stood before it.
+export function piece(text) {
+  return visible(text.length > 1 ? text.replace(/^▁/, "") : text);
+}
+
 export function two(value) {
   return value.toFixed(2);
 }

@@ -155,7 +155,14 @@ function examples(store) {
   const buttons = sentences.map((text) =>
     h("button", { type: "button", class: "example", "data-testid": "example", onclick: start(text) }, text),
   );
-  return h("div", { class: "examples" }, h("span", { class: "hint" }, "Try one of these:"), buttons);
+  const keys = "Point at a word to see what it looks at, click to pin it, arrow keys walk along, x switches a head off.";
+  return h(
+    "div",
+    { class: "examples" },
+    h("span", { class: "hint" }, "Try one of these:"),
+    buttons,
+    h("p", { class: "hint help" }, keys),
+  );
 }
 
 function light(store) {

@@ -6,7 +6,7 @@ import { touchable, walkable } from "./touch.js";
 
 const FONT = "15px";
 const [PAD, GAP, WIDEST, TALL, STEP] = [8, 8, 150, 28, 26];
-const FAINTEST = 0.04; // lines below this weight are not drawn until their word is lit
+const FAINTEST = 0.04; // lines below this weight are drawn only when their word is lit
 
 export function drawLines(box, scene, store, { differs = new Set(), height = 92 } = {}) {
   const width = box.clientWidth || 320;
@@ -27,8 +27,8 @@ export function drawLines(box, scene, store, { differs = new Set(), height = 92 
   svg.classList.add("sentence");
   box.replaceChildren(svg);
   walkable(svg, plan.upright);
-  const paths = scene.long ? new Map() : drawPaths(lines, scene, plan);
-  return (focus) => light(scene, placeOf(scene, focus), drawn, lines, paths, plan, store);
+  if (!scene.long) drawPaths(lines, scene, plan);
+  return (focus, pin = store.state.pin) => light(scene, focus, pin, drawn, lines, plan);
 }
 
 // Both sentences as rows of words; null when they do not fit.
@@ -89,7 +89,7 @@ function drawWord(scene, store, axis, index, place, upright) {
   return s(
     "g",
     { class: "word", ...touchable(store, focus, `${shown.slice(0, 100)}: ${verb}`) },
-    s("rect", { class: "fill", x: place.x, y: place.y, width: place.width, height: place.height, rx: 6 }),
+    s("rect", { class: "fill", x: place.x, y: place.y, width: place.width, height: place.height, rx: 6, "fill-opacity": 0 }),
     s(
       "text",
       {
@@ -105,16 +105,11 @@ function drawWord(scene, store, axis, index, place, upright) {
 }
 
 function drawPaths(lines, scene, plan) {
-  const paths = new Map();
   scene.weights.forEach((row, t) =>
     row.forEach((weight, key) => {
-      if (weight < FAINTEST) return;
-      const path = linePath(plan, t, key, weight);
-      paths.set(`${t} ${key}`, path);
-      lines.append(path);
+      if (weight >= FAINTEST) lines.append(linePath(plan, t, key, weight));
     }),
   );
-  return paths;
 }
 
 function linePath(plan, t, key, weight) {
@@ -132,16 +127,17 @@ function linePath(plan, t, key, weight) {
 }
 
 // The lit word's lines stand out and its partners fill with ink; the rest recedes.
-function light(scene, place, drawn, lines, paths, plan, store) {
+function light(scene, focus, pin, drawn, lines, plan) {
+  const place = placeOf(scene, focus);
   for (const path of lines.querySelectorAll(".lit")) path.remove();
   lines.classList.toggle("receding", place !== null);
   for (const word of drawn.values()) {
     word.classList.remove("lit", "pinned", "partner");
     word.firstChild.setAttribute("fill-opacity", "0");
   }
-  const pinned = placeOf(scene, store.state.pin);
+  const pinned = placeOf(scene, pin);
   if (pinned) drawn.get(`${pinned.axis} ${pinned.index}`)?.classList.add("pinned");
-  if (!place) return null;
+  if (!place) return;
   drawn.get(`${place.axis} ${place.index}`)?.classList.add("lit");
   const across = place.axis === "rows" ? "columns" : "rows";
   partners(scene, place).forEach((weight, index) => {
@@ -156,5 +152,4 @@ function light(scene, place, drawn, lines, paths, plan, store) {
     path.append(s("title", {}, two(weight)));
     lines.append(path);
   });
-  return null;
 }

@@ -15,7 +15,10 @@ export function drawOutput(run, pane, draft, store) {
   if (store.state.path) {
     more.push(h("p", { class: "hint" }, "A path of the beam tree. ", h("button", { type: "button", class: "quiet", "data-testid": "returned", onclick: () => store.set({ path: null }) }, "back to the returned one")));
   } else if (pane.anyOff) {
-    more.push(h("p", { class: "before", "data-testid": "before", dir: "auto" }, h("span", { class: "hint" }, "all heads on: "), marked(pane.all, pane.prediction)));
+    const same = pane.all.text === pane.prediction.text;
+    const before = same ? "it says the same" : marked(pane.all, pane.prediction);
+    const title = h("span", { class: "hint" }, "with all heads on: ");
+    more.push(h("p", { class: "before", "data-testid": "before", dir: "auto" }, title, before));
   }
   return h("div", { class: "output-line" }, named, shown, more);
 }

@@ -14,8 +14,8 @@ export async function drawRuns(box, store) {
     return clear(box, h("p", { class: "problem" }, error.message));
   }
   if (store.state.page !== "runs") return box;
-  const width = Math.min(box.clientWidth - 34, 1166);
-  const half = box.clientWidth > 900 ? (width - 48) / 2 : width;
+  const width = Math.min(box.clientWidth, 1240) - 74;
+  const half = width > 936 ? (width - 16) / 2 : width;
   return clear(
     box,
     h("section", { class: "card", "data-testid": "scores" }, h("h1", {}, "Runs"), h("div", { class: "scroll" }, scoreTable(found, store))),

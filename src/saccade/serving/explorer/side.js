@@ -1,6 +1,6 @@
 // Numbers beside the picture: what else could have been said, and what the lit word looks at.
 
-import { clear, h, two, visible } from "./dom.js";
+import { clear, h, piece, two, visible } from "./dom.js";
 import { partners, placeOf } from "./scene.js";
 
 const SHOWN = 5;
@@ -9,8 +9,8 @@ export function drawChoices(box, prediction, scene, focus) {
   const token = spokenToken(prediction, scene, focus);
   if (!token || token.alternatives.length === 0) return clear(box, hint("Each word's rivals appear here."));
   const at = prediction.target.tokens.indexOf(token);
-  const title = `“${visible(token.text).slice(0, 40)}” · step ${at + 1} · p ${two(token.probability)}`;
-  const rows = token.alternatives.map((each) => bar(each.text, each.probability, each.id === token.id));
+  const title = `“${piece(token.text).slice(0, 40)}” · step ${at + 1} · p ${two(token.probability)}`;
+  const rows = token.alternatives.map((each) => bar(piece(each.text), each.probability, each.id === token.id));
   return clear(box, h("h2", {}, title), h("div", { class: "bars", "data-testid": "choices" }, rows));
 }
 
@@ -45,7 +45,7 @@ function bar(text, value, strong) {
   fill.style.width = `${Math.max(0.5, 100 * Math.min(1, value))}%`;
   return h(
     "div",
-    { class: strong ? "bar strong" : "bar" },
+    { class: strong ? "bar" : "bar rival" },
     h("span", { class: "bar-name", title: visible(text).slice(0, 300), dir: "auto" }, visible(text)),
     h("span", { class: "bar-track" }, fill),
     h("span", { class: "number" }, two(value)),

@@ -58,15 +58,24 @@ function following(store, draw) {
   };
 }
 
+// The grid, large; the chosen head enlarged beside it.
 function drawAllHeads(box, pane, store) {
   const attention = attentionOf(pane.prediction, store.state.kind);
-  const [grid, large] = [h("div"), h("div", { class: "scroll" })];
+  const [grid, large] = [h("div"), h("div", { class: "scroll", "data-testid": "enlarged" })];
   const chosen = store.state.layer !== null || store.state.head !== null;
+  const size = `${attention.layers.length} layers × ${attention.layers[0].weights.length} heads.`;
   const note = chosen ? `Enlarged: ${pane.scene.title}.` : "Click a head to enlarge it, x switches it off.";
-  clear(box, h("p", { class: "hint" }, `${attention.layers.length} layers × ${attention.layers[0].weights.length} heads. ${note}`), grid, large);
+  clear(
+    box,
+    h("p", { class: "hint" }, `${size} ${note}`),
+    h("div", { class: chosen ? "enlarging" : "alone" }, grid, chosen ? large : null),
+  );
   const mark = drawHeads(grid, pane.prediction, pane.run, store, { switching: false, large: true });
-  mark();
-  return chosen ? drawMatrix(large, pane.scene, store, { differs: pane.differs }) : null;
+  const light = chosen ? drawMatrix(large, pane.scene, store, { differs: pane.differs }) : () => {};
+  return (focus) => {
+    mark();
+    light(focus);
+  };
 }
 
 function scrolling(box) {

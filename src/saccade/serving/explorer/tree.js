@@ -1,9 +1,9 @@
 // The beam tree: left to right, a column a step; dropped paths stay, faint; the returned one is inked.
 
-import { clear, fitted, h, picture, s, two, visible } from "./dom.js";
+import { clear, fitted, h, picture, piece, s, two } from "./dom.js";
 import { hint } from "./side.js";
 
-const [WIDE, STEP, WORD] = [124, 22, 78];
+const [WIDE, STEP, WORD] = [152, 22, 112];
 
 export function drawTree(box, prediction, run, store) {
   const nodes = prediction.tree;
@@ -59,7 +59,7 @@ function edge(node, from, to) {
 
 function drawNode(nodes, index, place, run, store) {
   const node = nodes[index];
-  const shown = visible(node.text);
+  const shown = piece(node.text);
   const show = () => store.set({ path: { run, ids: pathOf(nodes, index), index } });
   return s(
     "g",
