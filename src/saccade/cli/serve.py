@@ -47,7 +47,7 @@ def serve_runs(runs: tuple[Path, ...], flags: ServeFlags, ready: Callable[[str],
     """Load, listen, answer until interrupted; `ready` is told the address."""
     try:
         from saccade.serving.app import create_app
-        from saccade.serving.server import address, bound, serve
+        from saccade.serving.server import Server, address, bound
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette"):
             raise
@@ -67,7 +67,7 @@ def serve_runs(runs: tuple[Path, ...], flags: ServeFlags, ready: Callable[[str],
     listening = bound(flags.host, flags.port)
     try:
         app = create_app(engine, [flags.host, *(flags.allow_host or [])])
-        serve(app, listening, lambda: ready(address(listening)))
+        Server(app, lambda: ready(address(listening))).run(sockets=[listening])
     except KeyboardInterrupt:
         note("stopped")
         return 130

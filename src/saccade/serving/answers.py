@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from math import exp
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from saccade.data.tokenizers import Tokenizer
 from saccade.decoding.tree import BeamTree
@@ -15,6 +15,7 @@ from saccade.tasks.words import token_spans
 from saccade.training.model import Model
 
 
+@runtime_checkable
 class Answers(Protocol):
     """What the engine asks of a task."""
 

@@ -3,6 +3,7 @@
 import ipaddress
 import json
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -48,20 +49,19 @@ class Guard:
         if refusal is not None:
             await _refuse(send, *refusal)
             return
-        started = False
+        counted = _Counted(receive, self.limit)
 
         async def sending(message: Message) -> None:
-            nonlocal started
+            if counted.exceeded:  # whatever the application made of the end of its input
+                return
             if message["type"] == "http.response.start":
-                started = True
                 message = {**message, "headers": [*message.get("headers", []), *PAIRS]}
             await send(message)
 
-        try:
-            await self.app(scope, self._limited(receive), sending)
-        except TooLargeError:
-            if not started:
-                await _refuse(send, 413, self._too_large())
+        with suppress(TooLargeError):
+            await self.app(scope, counted, sending)
+        if counted.exceeded:
+            await _refuse(send, 413, self._too_large())
 
     def _refusal(self, headers: dict[bytes, str]) -> tuple[int, str] | None:
         host = headers.get(b"host", "")
@@ -85,19 +85,20 @@ class Guard:
             return False
         return name in self.hosts or _is_address(name)
 
-    def _limited(self, receive: Receive) -> Receive:
-        """A body without a stated length is counted as it comes."""
-        seen = 0
 
-        async def receiving() -> Message:
-            nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > self.limit:
-                raise TooLargeError
-            return message
+class _Counted:
+    """What a request sends, counted as it comes: its stated length may be absent or wrong."""
 
-        return receiving
+    def __init__(self, receive: Receive, limit: int):
+        self.receive, self.left, self.exceeded = receive, limit, False
+
+    async def __call__(self) -> Message:
+        message = await self.receive()
+        self.left -= len(message.get("body", b""))
+        if self.left < 0:
+            self.exceeded = True
+            raise TooLargeError
+        return message
 
 
 def _is_address(name: str) -> bool:

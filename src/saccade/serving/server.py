@@ -35,21 +35,17 @@ def address(listening: socket.socket) -> str:
     return f"http://{shown}:{port}/"
 
 
-class _Server(uvicorn.Server):
-    """Tells when it answers."""
+class Server(uvicorn.Server):
+    """Answers until interrupted (which is raised again, after the last answer) or told to stop."""
 
-    on_ready: Callable[[], None] = staticmethod(lambda: None)
+    def __init__(self, app: FastAPI, on_ready: Callable[[], None] = lambda: None):
+        super().__init__(
+            uvicorn.Config(
+                app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
+            )
+        )
+        self.on_ready = on_ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.on_ready()
-
-
-def serve(app: FastAPI, listening: socket.socket, on_ready: Callable[[], None]) -> None:
-    """Answer until interrupted (which is raised again, after the last answer)."""
-    config = uvicorn.Config(
-        app, log_level="warning", access_log=False, timeout_graceful_shutdown=GRACE_SECONDS
-    )
-    server = _Server(config)
-    server.on_ready = on_ready
-    server.run(sockets=[listening])

@@ -14,7 +14,7 @@ export function drawMask(box, scene) {
     columns.forEach((_, key) => {
       const may = allowed(t, key);
       const place = { x: LABEL + key * cell, y: TOP + t * cell, width: cell - 1, height: cell - 1, rx: 2 };
-      cells.append(s("rect", { ...place, class: may ? "fill may" : "empty not", "data-may": may }));
+      cells.append(s("rect", { ...place, class: may ? "fill may" : "empty not", "data-may": String(may) }));
     }),
   );
   const names = s("g", { class: "words" });

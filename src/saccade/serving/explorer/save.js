@@ -83,21 +83,18 @@ async function savePng(view, name) {
   return true;
 }
 
-// The serialiser has escaped all text; what a pointer lights up is a rule, not a script.
-async function saveHtml(view, name) {
+// One page: the serialiser has escaped all text, and what a pointer lights up is a rule, not a script.
+function saveHtml(view, name) {
   const drawn = asSvg(view);
   if (!drawn) return false;
-  const page = document.implementation.createHTMLDocument(name);
-  const charset = page.createElement("meta");
-  charset.setAttribute("charset", "utf-8");
-  const rules = page.createElement("style");
-  rules.textContent =
-    "body{margin:24px;font:15px system-ui,sans-serif}svg{max-width:100%;height:auto}" +
-    "[data-testid=cell]:hover rect,[data-axis]:hover rect{stroke:#b4532a;stroke-width:2}path:hover{stroke:#b4532a;stroke-opacity:1}";
-  page.head.prepend(charset, rules);
-  const picture = new DOMParser().parseFromString(drawn.text, "image/svg+xml").documentElement;
-  page.body.append(page.importNode(picture, true));
-  download(new Blob([`<!doctype html>\n${page.documentElement.outerHTML}`], { type: "text/html" }), `${name}.html`);
+  const rules = [
+    "body{margin:24px}svg{max-width:100%;height:auto}",
+    "[data-testid=cell]:hover rect,[data-axis]:hover rect{stroke:#ad4b22;stroke-width:2}",
+    "path:hover{stroke:#ad4b22;stroke-opacity:1}",
+  ];
+  const head = `<meta charset="utf-8"><title>${name}</title><style>${rules.join("")}</style>`;
+  const page = `<!doctype html>\n<html lang="en"><head>${head}</head><body>${drawn.text}</body></html>\n`;
+  download(new Blob([page], { type: "text/html" }), `${name}.html`);
   return true;
 }
 
