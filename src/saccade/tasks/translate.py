@@ -22,6 +22,7 @@ from saccade.decoding.constraints import Constraint, ForcedPrefix
 from saccade.decoding.options import DecodeOptions
 from saccade.decoding.sampling import Draw, sample
 from saccade.decoding.search import Hypothesis, beam_search
+from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch, attention_map, watched_layers
@@ -165,11 +166,13 @@ class Translate:
         prefixes: Sequence[str] | None = None,
         attention: Watch = False,
         numbers: Sequence[int] | None = None,
+        tree: BeamTree | None = None,
     ) -> list[Prediction]:
         """One prediction a text, in order; an empty text gives an empty translation.
 
         `prefixes` are what each translation begins with; `attention` says what to record;
-        `numbers` are what draws are keyed by, the places of the texts in the list when absent.
+        `numbers` are what draws are keyed by, the places of the texts in the list when absent;
+        `tree` is filled with what a search considered.
         """
         numbers = range(len(texts)) if numbers is None else numbers
         prepared = [self._read(model, text) for text in texts]
@@ -180,7 +183,7 @@ class Translate:
             if not alive:
                 continue
             begun = None if prefixes is None else [prefixes[row] for row in alive]
-            decode = self._decoder(model, [numbers[row] for row in alive], options, begun)
+            decode = self._decoder(model, [numbers[row] for row in alive], options, begun, tree)
             ids = [prepared[row][0] for row in alive]
             hypotheses, seen = self._decode(model, ids, decode, options, attention=attention)
             for place, (row, best) in enumerate(zip(alive, hypotheses, strict=True)):
@@ -269,6 +272,7 @@ class Translate:
         examples: list[int],
         options: DecodeOptions,
         prefixes: Sequence[str] | None,
+        tree: BeamTree | None,
     ) -> Callable[[Any, list[int]], list[list[Hypothesis]]]:
         """Search or draw, as the options say: (state, maximum lengths) -> n-best."""
         first, eos = self.target.bos, self.target.eos
@@ -280,7 +284,7 @@ class Translate:
         def search(state: Any, limits: list[int]) -> list[list[Hypothesis]]:
             return beam_search(
                 model, state, first=first, eos=eos, max_lengths=limits, options=options,
-                constraints=constraints,
+                constraints=constraints, tree=tree,
             )  # fmt: skip
 
         def draw(state: Any, limits: list[int]) -> list[list[Hypothesis]]:

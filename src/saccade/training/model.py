@@ -10,6 +10,7 @@ from torch import nn
 from saccade.blocks.packed import pack
 from saccade.blocks.quantized import quantize
 from saccade.decoding.options import DecodeOptions
+from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError, nearest
 from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch
@@ -51,14 +52,17 @@ class Model:
         prefixes: Sequence[str] | None = None,
         attention: Watch = False,
         numbers: Sequence[int] | None = None,
+        tree: BeamTree | None = None,
     ) -> list[Prediction]:
         """Predictions for many texts, in order; without attention, by the fast path.
 
-        `attention`: True for what looks from output to input, "all", or layers by name.
+        `attention`: True for what looks from output to input, "all", or layers by name. `tree` is
+        filled with what a search considered.
         """
-        found: list[Prediction] = self.task.predict(
-            self.module, texts, options, prefixes=prefixes, attention=attention, numbers=numbers
-        )
+        how = {"prefixes": prefixes, "attention": attention, "numbers": numbers}
+        if tree is not None:  # only a task that searches takes one
+            how["tree"] = tree
+        found: list[Prediction] = self.task.predict(self.module, texts, options, **how)
         return found
 
     def stream(
