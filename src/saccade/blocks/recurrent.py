@@ -124,7 +124,7 @@ class Recurrent(nn.Module):
         make = _maker(cell, norm)
         widths = [input_dim] + [self.output_dim] * (layers - 1)
         # As torch orders its states: the layer first, then the direction.
-        self.cells = nn.ModuleList(
+        self.cells: Any = nn.ModuleList(
             make(width, dim) for width in widths for _ in range(self.directions)
         )
 
