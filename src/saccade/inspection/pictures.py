@@ -199,11 +199,11 @@ def save_figure(figure: "matplotlib.figure.Figure", path: str | Path) -> Path:
     return path
 
 
-def check_picture_path(path: str | Path) -> None:
+def check_picture_path(path: str | Path, also: Sequence[str] = ()) -> None:
     """Refuse a file that is neither PNG nor SVG or has no folder, before any work is done."""
     path = Path(path)
-    if path.suffix.lower() not in SUFFIXES:
-        known = " or ".join(SUFFIXES)
+    if path.suffix.lower() not in (*SUFFIXES, *also):
+        known = " or ".join((*SUFFIXES, *also))
         raise InputError(f"cannot draw into {str(path)!r}: the name of a picture ends in {known}")
     if not path.parent.is_dir():
         raise InputError(f"cannot draw into {str(path)!r}: there is no folder {str(path.parent)!r}")
