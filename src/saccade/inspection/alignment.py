@@ -13,8 +13,9 @@ from torch import Tensor
 from saccade.blocks.recording import check_head
 from saccade.errors import InputError, nearest
 from saccade.inspection.page import Shown, attention_page, notebook_frame
-from saccade.inspection.pictures import check_picture_path, heat_map, save_figure
+from saccade.inspection.pictures import check_picture_path, head_grid, heat_map, save_figure
 from saccade.inspection.terminal import NARROWEST, draw_map
+from saccade.inspection.word_pictures import token_lines
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -74,6 +75,17 @@ class AttentionMap:
         """The alignment heat map."""
         seen = self.holding(layer)
         return heat_map(seen.matrix(layer, head), seen.source, seen.target)
+
+    def lines(
+        self, layer: str | None = None, head: int | None = None, word: int | None = None
+    ) -> "matplotlib.figure.Figure":
+        """Lines between the tokens; with `word` those of one target token stand out."""
+        seen = self.holding(layer)
+        return token_lines(seen.matrix(layer, head), seen.source, seen.target, word=word)
+
+    def grid(self) -> "matplotlib.figure.Figure":
+        """All layers and heads at a glance."""
+        return head_grid(self.weights)
 
     def save(self, path: str | Path, layer: str | None = None, head: int | None = None) -> Path:
         """Write a picture (PNG, SVG) or a page to explore (HTML, one file), by the suffix."""

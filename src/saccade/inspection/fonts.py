@@ -79,7 +79,8 @@ def _paths() -> list[str]:
         return next(ours, len(plain)), shaped, "sans" not in stem, stem
 
     found = {*names, *_installed()}
-    return sorted((path for path in found if PLACEHOLDERS not in path), key=rank)
+    first = [font_manager.findfont(name) for name in _plain()]
+    return first + sorted((path for path in found if PLACEHOLDERS not in path), key=rank)
 
 
 def _installed() -> Iterator[str]:

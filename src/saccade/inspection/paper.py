@@ -134,6 +134,12 @@ def _short(word: str) -> str:
     return word if len(word) <= LONGEST_LABEL else word[: LONGEST_LABEL - 1] + "…"
 
 
+def shown_width(word: str) -> int:
+    """About how many letters wide a word is when drawn; East Asian ones count twice."""
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in _short(word))
+    return len(_short(word)) + wide
+
+
 def height_of(words: Sequence[str]) -> float:
     """Inches that the words above a picture take when turned by 45 degrees."""
     longest = max((len(_short(word)) for word in words), default=0)
@@ -155,6 +161,23 @@ def say(
     words = visible(words)
     look = {"fontsize": size, "color": color, "family": families(words)}
     page.text(*place, words, ha=ha, va=va, parse_math=False, **look, **where)
+
+
+def write_numbers(
+    axes: "matplotlib.axes.Axes",
+    values: Float[Tensor, "T S"],
+    *,
+    least: float = 0.005,
+    size: int = 8,
+    dark: Float[Tensor, "T S"] | None = None,
+) -> None:
+    """Two decimals in every cell; `dark` says how much ink is behind each, by default its value."""
+    behind = values if dark is None else dark
+    for row, (line, shades) in enumerate(zip(values.tolist(), behind.tolist(), strict=True)):
+        for column, (value, shade) in enumerate(zip(line, shades, strict=True)):
+            if abs(value) >= least:
+                place, color = (column + 0.5, row + 0.5), PAPER if shade > 0.55 else TEXT
+                say(axes, place, f"{value:.2f}", size=size, color=color, align=("center", "center"))
 
 
 def beside(
