@@ -13,9 +13,10 @@ from pathlib import Path
 import pytest
 from children import seconds_of_children
 
+from saccade.cli import VERBS
+
 PROJECT = Path(__file__).parents[1]
 SOURCE = PROJECT / "src"
-VERBS = ["demo", "train", "eval", "predict", "explore", "serve", "models", "tasks", "check"]
 HELP_SECONDS = 1.0
 METADATA = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]
 

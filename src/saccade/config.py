@@ -5,11 +5,12 @@ Precedence is the order in which layers are merged: default < preset < file < `-
 
 import hashlib
 import importlib.util
+import inspect
 import json
 import re
 import sys
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from functools import lru_cache
 from pathlib import Path, PurePath
@@ -262,6 +263,25 @@ def part(value: object, where: str = "a part") -> tuple[str, dict[str, Any]]:
         parameters = _plain(value)
         return parameters.pop("name"), parameters
     raise InputError(f"{where} = {value!r}; expected a name, or a table with a name")
+
+
+def fitting(kind: Callable[..., Any], parameters: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """The parameters of a part, if `kind` has them, each of the type of its default."""
+    known = {
+        name: parameter.default
+        for name, parameter in inspect.signature(kind).parameters.items()
+        if parameter.default is not parameter.empty
+    }
+    for name, value in parameters.items():
+        if name not in known:
+            hint = nearest(name, known) if known else "it has no parameters"
+            raise InputError(f"unknown key {_dotted(where, name)!r}; {hint}")
+        wanted = int if known[name] is None else type(known[name])
+        number = wanted is float and type(value) is int
+        if type(value) is not wanted and not number:
+            told = EXPECTED.get(f"{wanted.__name__}_type", wanted.__name__)
+            raise InputError(f"{_dotted(where, name)} = {value!r}; expected {told}")
+    return dict(parameters)
 
 
 def find(table: Mapping[str, T], name: str, *, what: str, allow_code: bool = False) -> T:

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from saccade.blocks.sequences import Padded
+from saccade.inspection.contracts import Sourceless
 from saccade.models import MODELS
 
 VOCAB, BOS, EOS = 13, 1, 2
@@ -21,11 +22,13 @@ class Variant:
 
     def build(self, seed: int = 0):
         torch.manual_seed(seed)
-        kind = MODELS[self.model]
-        config = kind.Config(
-            source_vocab_size=VOCAB, target_vocab_size=VOCAB, **TINY[self.model], **self.settings
-        )
-        model = kind(config, joint=self.joint).double().eval()
+        kind, settings = MODELS[self.model], {**TINY[self.model], **self.settings}
+        if "generate" in kind.tasks:
+            model = Sourceless(kind(kind.Config(vocab_size=VOCAB, **settings)))
+        else:
+            config = kind.Config(source_vocab_size=VOCAB, target_vocab_size=VOCAB, **settings)
+            model = kind(config, joint=self.joint)
+        model = model.double().eval()
         with torch.no_grad():  # away from starts such as gamma = 1, beta = 0, which hide mistakes
             for parameter in model.parameters():
                 parameter.add_(0.2 * torch.randn_like(parameter))
@@ -36,7 +39,13 @@ class Variant:
         return " ".join([*parts, "joint"] if self.joint else parts)
 
 
-TINY = {"transformer": {"dim": 8, "layers": 2, "heads": 2, "ffn_dim": 12}}
+TINY = {
+    "transformer": {"dim": 8, "layers": 2, "heads": 2, "ffn_dim": 12},
+    "seq2seq": {"dim": 8, "embedding_dim": 6},
+    "gpt": {"dim": 8, "layers": 2, "heads": 2, "ffn_dim": 12, "context": 20},
+    "rnn": {"dim": 8, "layers": 2},
+    "transformer-xl": {"dim": 8, "layers": 2, "heads": 2, "ffn_dim": 12},
+}
 
 TRANSFORMERS = [  # together every placement, norm, position and kind of score
     Variant("transformer"),
@@ -66,14 +75,59 @@ OTHER_TRANSFORMERS = [  # the rest of the product, for the tests that a new part
     Variant("transformer", {"score": score})
     for score in ["concat", "dot", "general", "gaussian", {"name": "cosine", "sharpening": 3.0}]
 ]
-VARIANTS = TRANSFORMERS
-ALL_VARIANTS = VARIANTS + OTHER_TRANSFORMERS
+LOCAL = {"name": "local-predictive", "half_width": 2}
+SEQ2SEQS = [  # together every order, attention, weighting, encoder, memory, and the fast paths
+    Variant("seq2seq"),
+    Variant("seq2seq", {"order": "luong", "score": "general", "cell": "lstm", "layers": 2}),
+    Variant(
+        "seq2seq",
+        {"order": "luong", "input_feeding": False, "score": "dot", "attention": LOCAL},
+        joint=True,
+    ),
+    Variant(
+        "seq2seq",
+        {
+            "attention": {"name": "local-monotonic", "half_width": 1},
+            "weighting": "hard",
+            "encoder": {"name": "convolutional", "kernel": 3},
+            "layers": 2,
+            "decoder_layers": 1,
+            "memory": "apart",
+        },
+    ),
+    Variant(
+        "seq2seq",
+        {"attention": "none", "cell": "rnn", "bidirectional": False, "norm": "layer", "layers": 2},
+    ),
+]
+OTHER_SEQ2SEQS = [
+    Variant("seq2seq", {"order": "luong", "weighting": "hard", "attention": LOCAL, "score": score})
+    for score in ["concat", "scaled-dot", {"name": "location", "limit": 4}]
+] + [
+    Variant(
+        "seq2seq", {"cell": "gru-reset-before", "score": {"name": "cosine", "sharpening": 3.0}}
+    ),
+    Variant("seq2seq", {"cell": "lstm", "norm": "rms", "score": "gaussian"}),
+    Variant("seq2seq", {"order": "luong", "attention": "none", "cell": "lstm"}),
+    Variant("seq2seq", {"memory": "unchanged", "cell": "rnn", "layers": 2, "weighting": "hard"}),
+]
+LANGUAGE_MODELS = [
+    Variant("gpt"),
+    Variant("gpt", {"placement": "post", "bias": False, "activation": "gelu"}),
+    Variant("rnn"),
+    Variant("rnn", {"cell": "gru", "embedding_dim": 6, "norm": "layer"}),
+    Variant("rnn", {"cell": "rnn", "embedding_dim": 6, "tied": False, "layers": 1}),
+    Variant("transformer-xl"),
+    Variant("transformer-xl", {"placement": "pre"}),
+]
+VARIANTS = TRANSFORMERS + SEQ2SEQS + LANGUAGE_MODELS
+ALL_VARIANTS = VARIANTS + OTHER_TRANSFORMERS + OTHER_SEQ2SEQS
 
 
 def padded(*rows, pad=0, extra=0):
     """Token lists as a batch, with `extra` columns of padding more than needed."""
     size = max(map(len, rows)) + extra
-    tokens = torch.tensor([list(row) + [pad] * (size - len(row)) for row in rows])
+    tokens = torch.tensor([list(row) + [pad] * (size - len(row)) for row in rows]).long()
     return Padded(tokens, torch.tensor([len(row) for row in rows]))
 
 

@@ -24,6 +24,10 @@ class Reader:
     def __init__(self, module):
         self.module = module
 
+    def predict(self, texts):
+        self.trace(texts[0], None)  # with other numbers of calls: they are not to be mixed up
+        return [None]
+
     def trace(self, text, prediction):  # noqa: ARG002
         with torch.no_grad():
             self.module(padded(SOURCE), torch.tensor([TARGET]))

@@ -79,6 +79,12 @@ def test_a_prediction_is_explained_with_its_own_tokens(model: Model) -> None:
     assert found.attention is not None
     wanted = found.attention.matrix(told.layer, told.head)[1]
     torch.testing.assert_close(told.steps.weights, wanted, rtol=0, atol=1e-5)
+    (usual,) = model.predict(["a b c"])
+    for layer in ("decoder.0.attention", "decoder.0.cross_attention"):
+        alone, given = (
+            explain(model, "a b c", layer, prediction=each).to_dict() for each in (None, usual)
+        )
+        assert alone == given
     with pytest.raises(InputError, match="blank"):
         explain(model, "  ")
 

@@ -18,7 +18,8 @@ from tiny_runs import tiny, train, weights_at, write_corpus
 
 from saccade.config import override
 from saccade.errors import InputError, TrainingError
-from saccade.tasks.translate import Translate, TranslateObjective
+from saccade.tasks.objectives import TranslateObjective
+from saccade.tasks.translate import Translate
 from saccade.training import checkpoint, trainer
 from saccade.training.checkpoint import load_tensors, steps
 from saccade.training.run import Run

@@ -32,6 +32,12 @@ def window_mask(
     return everything.tril(here + after).triu(here - before)
 
 
+def near_mask(centres: Float[Tensor, "*B T"], half_width: int, size: int) -> Bool[Tensor, "*B T S"]:
+    """A query sees the keys at most `half_width` away from its own centre (Luong et al. 2015)."""
+    places = torch.arange(size, device=centres.device)
+    return (places - centres.unsqueeze(-1)).abs() <= half_width
+
+
 def prefix_mask(prefix: Int[Tensor, " B"], size: int) -> Bool[Tensor, "B T T"]:
     """The first `prefix[b]` positions see each other, the ones after them only look back."""
     return causal_mask(size, device=prefix.device) | padding_mask(prefix, size).unsqueeze(1)

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from saccade.blocks.embeddings import TiedOutput
+from saccade.blocks.scores import Concat, Location
 
 
 class QuantizedLinear(nn.Module):
@@ -40,6 +41,6 @@ def quantize(model: nn.Module) -> nn.Module:
             setattr(model, name, QuantizedLinear(part.weight, part.bias))
         elif isinstance(part, TiedOutput):
             setattr(model, name, QuantizedLinear(part.embedding.weight, None))
-        else:
+        elif not isinstance(part, (Concat, Location)):  # which take parts of their matrices
             quantize(part)
     return model

@@ -2,12 +2,14 @@
 
 import json
 import re
+import time
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from saccade.cli.alignments import AlignmentFlags, aligned
 from saccade.cli.decode import EngineFlags, SearchFlags
 from saccade.cli.flags import Switch, two_columns
 from saccade.cli.terminal import say, warn
@@ -63,6 +65,7 @@ def evaluate(
     flags: EvalFlags,
     decoding: SearchFlags = SearchFlags(),
     engine: EngineFlags = EngineFlags(),
+    alignments: AlignmentFlags = AlignmentFlags(),
 ) -> None:
     """Score a run on a data set: the task's metrics, each with its signature.
 
@@ -71,6 +74,7 @@ def evaluate(
     run
         A folder that `saccade train` made.
     """
+    from saccade.inspection.comparison import decimal
     from saccade.tasks.moses import moses_bleu, normalize_punctuation
     from saccade.training.model import load
     from saccade.training.run import evaluation_json
@@ -82,20 +86,23 @@ def evaluate(
     model = load(run, allow_code=engine.allow_code, precision=engine.precision)
     flags.tell(model.task)
     sources, references = model.task.pairs(flags.data, warn)
-    predictions = predict_all(model, sources, decoding, engine)
+    texts = alignments.texts(model, sources, references)
+    predictions, seconds = timed_predictions(model, sources, decoding, engine)
     found: Evaluation = model.task.score(sources, references, predictions)
     more = [] if flags.moses is None else [moses_bleu(predictions, references, flags.moses)]
-    evaluation = replace(found, metrics=[*found.metrics, *more], decoding=made)
+    scored = replace(found, metrics=[*found.metrics, *more], decoding=made, seconds=seconds)
+    evaluation = scored if texts is None else aligned(model, scored, texts, alignments)
     # Said before it is kept: the scores of a run that cannot be written to are not lost.
     if flags.json:
         say(json.dumps(evaluation_json(evaluation, examples=False), ensure_ascii=False))
         model.run.write_evaluation(name, evaluation)
         return
     for metric in evaluation.metrics:
-        say(str(metric))
+        say(f"{metric.name} {decimal(metric.value)} ({metric.signature})")
     for what, count in evaluation.counts.items():
         say(f"{what}: {count:,}")
     say(f"beam: {made['beam']}")
+    say(f"decoded: {len(sources) / seconds:,.1f} examples/s")
     model.run.write_evaluation(name, evaluation)
     say(f"by example: {model.run.path / 'evals' / name}.json")
 
@@ -104,20 +111,30 @@ def predict_all(
     model: "Model", sources: list[str], decoding: SearchFlags, flags: EngineFlags
 ) -> list[str]:
     """The predicted texts, in order."""
+    return timed_predictions(model, sources, decoding, flags)[0]
+
+
+def timed_predictions(
+    model: "Model", sources: list[str], decoding: SearchFlags, flags: EngineFlags
+) -> tuple[list[str], float]:
+    """The predicted texts, in order, and the seconds they took when all workers were ready."""
     from saccade.training.pool import Work, jobs
 
     engine = flags.engine(model, Work(decoding.options()), len(sources))
     found: dict[int, str] = {}
     cut = 0
     try:
+        engine.warm_up()
+        begun_at = time.monotonic()
         for job, answers in engine.map(jobs(sources)):
             found.update(zip(job.numbers, (answer["text"] for answer in answers), strict=True))
             cut += sum(answer["truncated"] for answer in answers)
+        seconds = max(time.monotonic() - begun_at, 1e-9)
     finally:
         engine.close()
     if cut:
         warn(f"{cut:,} of {len(sources):,} sources are too long; their ends were cut off")
-    return [found[number] for number in range(len(sources))]
+    return [found[number] for number in range(len(sources))], seconds
 
 
 def data_name(files: list[str]) -> str:

@@ -134,8 +134,8 @@ class PairBatch:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Positions to predict."""
-        return {"loss": int(self.target_lengths.sum())}
+        """Positions to predict; each term of the loss is a sum over them."""
+        return dict.fromkeys(("loss", "choice", "baseline"), int(self.target_lengths.sum()))
 
     def to(self, device: torch.device) -> "PairBatch":
         """The same on another device."""

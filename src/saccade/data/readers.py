@@ -29,7 +29,10 @@ Columns = tuple[str, str]
 Sides = tuple[str | None, str | None]  # None is a line that was skipped
 
 # A corpus that saccade brings along: its module has `pairs(split)`, a list with source and target.
-BUILTIN = {"english-french": "saccade.data.english_french"}
+BUILTIN = {
+    "english-french": "saccade.data.english_french",
+    "long-english-french": "saccade.data.english_french_long",
+}
 
 DEFAULT_COLUMNS = ("source", "target")
 SEPARATOR = re.compile("[\u2028\u2029\u0085\v\f]")

@@ -159,7 +159,7 @@ class Explanation:
         if steps.products is not None:
             columns.append(["q·k", *_decimals(steps.products), ""])
         if steps.scores is not None:
-            title = "score" if steps.scale is None else f"/ {steps.scale:.4g}"
+            title = "score" if steps.scale is None else f"/ √{round(steps.scale**2)}"
             columns.append([title, *_decimals(steps.scores, steps.allowed), ""])
         columns.append(["weight", *_decimals(steps.weights), f"{steps.weights.sum():.2f}"])
         if steps.weighted is not None and steps.average is not None:
@@ -184,6 +184,8 @@ def explain(
     layer = _default_layer(model.module) if layer is None else layer
     attention = find_attention(model, layer)
     check_head(head, attention.heads)
+    if prediction is None:  # before anything is watched: a search looks at what it then drops
+        prediction = model.predict([text])[0]
     with record_inside(model, layer) as calls:
         tokens: Tokens = model.trace(text, prediction)
     queries, keys = tokens.of(kind_of(model.module, layer))
@@ -275,4 +277,4 @@ def _plain_list(value: Any) -> Any:
 def _decimals(values: Float[Tensor, " S"], allowed: Bool[Tensor, " S"] | None = None) -> list[str]:
     seen = [True] * len(values) if allowed is None else allowed.tolist()
     pairs = zip(values.tolist(), seen, strict=True)
-    return [f"{value:.2f}" if may else "masked" for value, may in pairs]
+    return [f"{value:z.2f}" if may else "masked" for value, may in pairs]

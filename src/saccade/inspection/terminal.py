@@ -19,7 +19,7 @@ LONGEST = 24  # columns of a token in a table
 def vector(values: Float[Tensor, " N"]) -> str:
     """The first numbers of a vector."""
     more = " …" if len(values) > SHOWN else ""
-    return "[" + " ".join(f"{value:6.2f}" for value in values[:SHOWN].tolist()) + more + "]"
+    return "[" + " ".join(f"{value:z6.2f}" for value in values[:SHOWN].tolist()) + more + "]"
 
 
 def label(token: str) -> str:

@@ -1,7 +1,17 @@
 """One paper, one file, listed here by name. To add a model: write the file, add a line."""
 
-from saccade.models.transformer import Transformer
+from typing import Any
 
-MODELS = {
+from saccade.models.gpt import GPT
+from saccade.models.rnn import RecurrentLM
+from saccade.models.seq2seq import Seq2Seq
+from saccade.models.transformer import Transformer
+from saccade.models.transformer_xl import TransformerXL
+
+MODELS: dict[str, Any] = {
+    "seq2seq": Seq2Seq,
     "transformer": Transformer,
+    "rnn": RecurrentLM,
+    "gpt": GPT,
+    "transformer-xl": TransformerXL,
 }

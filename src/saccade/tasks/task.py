@@ -61,6 +61,7 @@ class Evaluation:
     examples: list[dict[str, Any]]  # source, reference, hypothesis and scores of each
     counts: dict[str, int]
     decoding: dict[str, Any] = field(default_factory=dict)  # how the predictions were made
+    seconds: float | None = None  # that predicting took, without starting up
 
     @property
     def main(self) -> Metric:

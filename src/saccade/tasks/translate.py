@@ -11,8 +11,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from saccade.blocks.losses import chunked_cross_entropy
-from saccade.blocks.masks import padding_mask
 from saccade.blocks.recording import Seen, record_attention
 from saccade.blocks.sequences import Padded
 from saccade.data.batches import Order, PairBatch, collate, plan_eval
@@ -29,7 +27,8 @@ from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch, attention_map, watched_layers
 from saccade.tasks.metrics import sentence_scores, translation_metrics
-from saccade.tasks.task import Evaluation, Objective, Prediction, Term
+from saccade.tasks.objectives import translate_objective
+from saccade.tasks.task import Evaluation, Objective, Prediction
 from saccade.tasks.vocabularies import find_tokenizers, tokenizer_files, train_tokenizers
 
 Warn = Callable[[str], None]
@@ -138,8 +137,8 @@ class Translate:
     def collate(self, store: PairStore, indices: np.ndarray) -> PairBatch:
         return collate(store, indices, self.source, self.target)
 
-    def objective(self, model: nn.Module, smoothing: float) -> "TranslateObjective":
-        return TranslateObjective(model, smoothing)
+    def objective(self, model: nn.Module, smoothing: float) -> Objective:
+        return translate_objective(model, smoothing)
 
     def batches(
         self, model: Any, sources: Sequence[str], references: Sequence[str]
@@ -359,24 +358,3 @@ class Translate:
             for source, reference, prediction, score in columns
         ]
         return Evaluation(metrics, examples, {"examples": len(examples)})
-
-
-class TranslateObjective(Objective):
-    """Cross-entropy of each target token given the source and the true tokens before it."""
-
-    terms = ("loss",)
-
-    def __init__(self, model: Any, smoothing: float):
-        super().__init__()
-        self.model, self.smoothing = model, smoothing
-
-    def forward(self, batch: PairBatch, carry: Any) -> tuple[dict[str, Term], Any]:
-        source = Padded(batch.source, batch.source_lengths)
-        hidden = self.model(source, batch.target[:, :-1])  # reads token t ...
-        gold = batch.target[:, 1:]  # ... and predicts token t + 1: the one shift there is
-        real = padding_mask(batch.target_lengths, gold.shape[1])
-        weight = self.model.output_weight
-        total = chunked_cross_entropy(
-            hidden[real].to(weight.dtype), weight, gold[real], self.smoothing
-        )
-        return {"loss": Term(total, batch.counts["loss"])}, carry

@@ -162,7 +162,7 @@ class Learner:
         carries = [*self.carries, *[None] * (len(pieces) - len(self.carries))]
         for number, piece in enumerate(pieces):
             place = number * self.team.size + self.team.rank
-            with keyed_dropout(key(self.seed, "dropout", step, place)), self.autocast():
+            with keyed_dropout(key(self.seed, "dropout", step, place), step), self.autocast():
                 found, carries[number] = self.objective(piece, carries[number])
             # Each mean is over the global count, so it does not matter how a batch was split.
             loss = sum(

@@ -75,12 +75,11 @@ class Model:
         """The prediction for one text, piece by piece as it is made."""
         return iter(self.task.stream(self.module, text, options, number, on_cut))
 
-    def trace(self, text: str, prediction: Prediction | None = None) -> Tokens:
+    def trace(self, text: str, prediction: Prediction) -> Tokens:
         """Read a text and its prediction at once, as in training: who watches sees every step."""
-        found = self.predict([text])[0] if prediction is None else prediction
-        if not found.tokens:
+        if not prediction.tokens:
             raise InputError("the text is blank: nothing was predicted, and nothing looked at")
-        tokens: Tokens = self.task.trace(self.module, text, found)
+        tokens: Tokens = self.task.trace(self.module, text, prediction)
         return tokens
 
     def words(self, text: str, prediction: Prediction) -> AttentionMap:

@@ -94,6 +94,9 @@ class Alone:
     def map(self, todo: Iterable[Job]) -> Iterator[tuple[Job, list[Answer]]]:
         return ((job, answers(self.model, self.work, job)) for job in todo)
 
+    def warm_up(self) -> None:
+        """Nothing to start."""
+
     def close(self) -> None:
         """Nothing to end."""
 
@@ -120,6 +123,11 @@ class Pool:
                 yield _ended(running)
         while running:
             yield _ended(running)
+
+    def warm_up(self) -> None:
+        """Wait until every worker has its model: each gets one job, of nothing."""
+        for _ in self.map([Job([], [])] * len(self.members)):
+            pass
 
     def _ask(self, job: Job) -> list[Answer]:
         member = self.idle.get()

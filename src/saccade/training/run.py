@@ -183,6 +183,9 @@ def evaluation_json(evaluation: Evaluation, *, examples: bool) -> dict[str, Any]
     values: dict[str, Any] = {"metrics": metrics, **evaluation.counts}
     if evaluation.decoding:
         values["decoding"] = evaluation.decoding
+    if evaluation.seconds:
+        values["seconds"] = evaluation.seconds
+        values["examples_per_second"] = len(evaluation.examples) / evaluation.seconds
     return {**values, "by_example": evaluation.examples} if examples else values
 
 

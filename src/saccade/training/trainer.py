@@ -34,6 +34,7 @@ class Standing:
     """All that later decisions read, saved with every checkpoint."""
 
     step: int = 0
+    tokens: int = 0  # learned from (things the first loss term is a mean of), again in each epoch
     seconds: float = 0.0  # of wall time used, by all sittings
     idle: float = 0.0  # seconds before the first update, of all sittings
     reserve: float = 0.0  # seconds the last evaluation and saving will take
@@ -158,6 +159,7 @@ class Trainer:
 
     def _account(self, update: Update) -> None:
         standing = self.standing
+        standing.tokens += update.count
         if update.applied:
             standing.refused_in_a_row = 0
         else:
@@ -176,7 +178,7 @@ class Trainer:
         if update.step % 10 == 0 and update.applied:
             line = {
                 "step": update.step, "seconds": round(self.seconds, 2), "rate": update.rate,
-                "grad_norm": update.grad_norm, **update.losses,
+                "grad_norm": update.grad_norm, "tokens": standing.tokens, **update.losses,
             }  # fmt: skip
             self._log(line)
 

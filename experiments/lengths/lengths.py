@@ -1,0 +1,110 @@
+"""What a vector of fixed length costs: BLEU by source length, without and with attention.
+
+    python experiments/lengths/lengths.py --out runs/lengths --minutes 10
+
+Four trainings, the same but for `model.attention` and the sentences learned from: `none` and
+`global`, on all lengths and on those of at most `--cap` words. All are tested on sentences of every
+length, words unknown to the vocabulary included (Bahdanau et al. 2015, figure 2). What is finished
+is skipped when the same command is given again; `--steps 100` only shows that it works.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+from cyclopts import run as command
+
+import saccade
+from saccade.cli import run as call
+from saccade.cli.compare import show
+from saccade.cli.terminal import console, note, say
+from saccade.data.readers import read_pairs
+from saccade.inspection.charts import quality_by_length
+from saccade.inspection.comparison import Comparison
+from saccade.inspection.pictures import save_figure
+
+ATTENTIONS = {"no attention": "none", "attention": "global"}
+FALLS, HOLDS = 10, 3  # BLEU from the shortest to the longest quarter: at least, less than
+Names = Annotated[list[str], Parameter(consume_multiple=True, negative=())]
+
+
+def lengths(
+    *,
+    out: Path = Path("runs/lengths"),
+    minutes: float = 10.0,
+    steps: int | None = None,
+    cap: int = 25,
+    corpus: str = "builtin:long-english-french",
+    set_: Annotated[Names, Parameter(name="--set")] = [],  # noqa: B006
+) -> None:
+    """Train with and without attention, on all lengths and under a cap, and test on all.
+
+    Parameters
+    ----------
+    minutes
+        Of each training.
+    steps
+        Of each training, instead of minutes: the same on every machine.
+    cap
+        The most words a source has in the capped training set.
+    corpus
+        Its splits are CORPUS/train, CORPUS/dev and CORPUS/test.
+    set
+        Settings of every training, as in `saccade train`.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    budget = ["--minutes", minutes] if steps is None else ["--steps", steps]
+    more = [word for each in set_ for word in ("--set", each)]
+    sets = {"all": [f"{corpus}/train"], f"up to {cap}": capped(f"{corpus}/train", cap, out)}
+    for words, files in sets.items():
+        runs = []
+        for name, attention in ATTENTIONS.items():
+            run = out / words.replace(" ", "-") / name.replace(" ", "-")
+            data = ["--train", *files, "--dev", f"{corpus}/dev"]
+            model = ["--model", "seq2seq", "--set", f"model.attention={attention}"]
+            vocabulary = ["--set", "task.tokenizer=words", "--set", "task.vocab_size=1200"]
+            how = [*model, *vocabulary, "--set", "task.joint=false", *more, *budget]
+            do("train", "translate", *data, *how, "--out", run, "--resume")
+            if not (run / "evals" / "test.json").is_file():
+                do("eval", run, "--data", f"{corpus}/test", "--name", "test")
+            runs.append(run)
+        report(saccade.compare(runs, "test"), out, words, None if words == "all" else cap)
+
+
+def capped(files: str, cap: int, out: Path) -> list[str]:
+    """The pairs whose source has at most `cap` words, as two files."""
+    pairs = [pair for pair in read_pairs([files]) if len(pair[0].split()) <= cap]
+    places = [out / f"up-to-{cap}.{side}" for side in ("source", "target")]
+    for place, texts in zip(places, zip(*pairs, strict=True), strict=True):
+        place.write_text("".join(text + "\n" for text in texts), encoding="utf-8")
+    return [str(place) for place in places]
+
+
+def report(found: Comparison, out: Path, words: str, longest: int | None) -> None:
+    """The table, the figure, and whether the claim holds."""
+    say(f"\ntrained on sources of {words} words" if longest else "\ntrained on all lengths")
+    show(console(), found)
+    values = {run.name: run.by_length or [] for run in found.runs}
+    for suffix in (".png", ".svg"):
+        figure = quality_by_length(values, found.buckets, found.metric, longest)
+        say(str(save_figure(figure, out / f"by-length-{words.replace(' ', '-')}{suffix}")))
+    none, attention = (row[0] - row[-1] for row in values.values())
+    verdict = "holds" if none >= FALLS and attention < HOLDS else "does not hold here"
+    say(
+        f"from the shortest to the longest quarter BLEU falls by {none:.1f} without attention "
+        f"(claim: {FALLS} or more), by {attention:.1f} with it (claim: less than {HOLDS}): "
+        f"the claim {verdict}"
+    )
+
+
+def do(*arguments: object) -> None:
+    """A command of saccade; when it fails, so does the experiment."""
+    note("saccade " + " ".join(map(str, arguments)))
+    code = call(list(map(str, arguments)))
+    if code:
+        sys.exit(code)
+
+
+if __name__ == "__main__":
+    command(lengths)

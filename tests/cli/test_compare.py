@@ -1,0 +1,122 @@
+"""saccade compare as a command, and what eval keeps for it."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.conftest import Said
+from stored_runs import evaluation, sentences, write_run
+
+from saccade.cli.compare import CompareFlags
+from saccade.inspection.comparison import compare
+
+Saccade = Callable[..., Said]
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> list[Path]:
+    return [write_run(tmp_path / name, share) for name, share in {"one": 0.1, "two": 0.6}.items()]
+
+
+def test_the_table(saccade: Saccade, two: list[Path]) -> None:
+    said = saccade("compare", *two)
+    assert (said.code, said.err) == (0, "")
+    found = compare(two)
+    lines = said.out.splitlines()
+    assert lines[0] == "Quality on dev, 60 examples"
+    quality, costs, lengths = (
+        [line for line in lines if line.startswith("two ")][number] for number in range(3)
+    )
+    assert f"{found.runs[1].main.value:.2f} ±" in quality
+    assert f"{found.runs[1].main.difference.value:+.1f} (" in quality  # type: ignore[union-attr]
+    assert "0.001*" in quality
+    assert costs.split() == ["two", "transformer", "13", "1:32", "500", "–"]
+    assert [float(cell) for cell in lengths.split()[1:-1]] == [
+        pytest.approx(value, abs=0.05) for value in found.runs[1].by_length or []
+    ]
+    assert "nrefs:1|case:mixed" in said.out
+    assert all(line == line.rstrip() for line in lines)
+
+
+def test_one_run_alone(saccade: Saccade, two: list[Path]) -> None:
+    said = saccade("compare", two[0])
+    assert said.code == 0, said.err
+    assert "Δ" not in said.out
+
+
+def test_json_and_charts(saccade: Saccade, two: list[Path], tmp_path: Path) -> None:
+    said = saccade("compare", *two, "--json", "--buckets", "2", "--out", tmp_path / "charts")
+    assert said.code == 0, said.err
+    answer = json.loads(said.out)
+    assert [run["name"] for run in answer["runs"]] == ["one", "two"]
+    assert sum(bucket["examples"] for bucket in answer["buckets"]) == answer["examples"] == 60
+    assert len(answer["buckets"]) == 2
+    assert (tmp_path / "charts" / "by-length.svg").is_file()
+    assert "overview.png" in said.err
+
+
+def test_refusals(saccade: Saccade, two: list[Path], tmp_path: Path) -> None:
+    other = write_run(tmp_path / "other", dev=evaluation(sentences(9), 0.1))
+    said = saccade("compare", two[0], other)
+    assert (said.code, said.out) == (2, "")
+    assert "different data (60 examples and 9)" in said.err
+    assert saccade("compare", tmp_path / "nothing").code == 2
+    assert saccade("compare").code == 2
+
+
+def test_help_states_the_defaults_that_hold() -> None:
+    import inspect
+    import re
+
+    stated = re.findall(
+        r'(\w+): int \| None = None\n    """[^"]*\[default: (\d+)\]',
+        inspect.getsource(CompareFlags),
+    )
+    defaults = inspect.signature(compare).parameters
+    assert len(stated) == 3
+    assert all(defaults[name].default == int(value) for name, value in stated)
+
+
+def test_eval_keeps_how_fast_it_was(saccade: Saccade, run_folder: Path, corpus: Path) -> None:
+    data = ["--data", corpus / "dev.en", corpus / "dev.de", "--beam", "1", "--name", "speed"]
+    said = saccade("eval", run_folder, *data)
+    assert said.code == 0, said.err
+    assert " examples/s" in said.out
+    kept = json.loads((run_folder / "evals" / "speed.json").read_text())
+    assert kept["examples_per_second"] == pytest.approx(4 / kept["seconds"])
+    answer = json.loads(saccade("compare", run_folder, "--eval", "speed", "--json").out)
+    assert answer["runs"][0]["examples_per_second"] == kept["examples_per_second"]
+    assert answer["runs"][0]["parameters"] > 1000
+
+
+def test_eval_scores_attention_by_gold_links(
+    saccade: Saccade, run_folder: Path, corpus: Path, tmp_path: Path
+) -> None:
+    sources = (corpus / "dev.en").read_text().splitlines()
+    counts = [len(line.split()) for line in sources]
+    gold, short = tmp_path / "gold", tmp_path / "short"
+    lines = [" ".join(f"{word + 1}-{word + 1}" for word in range(count)) for count in counts]
+    gold.write_text("".join(line + "\n" for line in lines))
+    short.write_text("1-1\n")
+    data = ["--data", corpus / "dev.en", corpus / "dev.de", "--beam", "1", "--name", "gold"]
+    call = ["eval", run_folder, *data, "--counted-from", "1", "--alignments"]
+    answer = json.loads(saccade(*call, gold, "--json", "--links", "argmax").out)
+    rate = answer["metrics"]["AER"]
+    assert 0 <= rate["value"] <= 1
+    assert rate["signature"] == "links:argmax|layer:mean|step:predicts"
+    kept = json.loads((run_folder / "evals" / "gold.json").read_text())
+    hits, links = (
+        sum(example[f"alignment_{what}"] for example in kept["by_example"])
+        for what in ("hits", "links")
+    )
+    assert rate["value"] == pytest.approx(1 - hits / links)
+    assert links == 2 * sum(counts)  # arg max: a link for each target word, as many as gold has
+    late = saccade(*call, gold, "--step", "reads", "--layer", "decoder.0.cross_attention")
+    assert "step:reads" in late.out
+    assert "has links for 1 pairs, but there are 4" in saccade(*call, short).err
+    assert "no attention layer 'last'" in saccade(*call, gold, "--layer", "last").err
+    from_zero = saccade("eval", run_folder, *data, "--alignments", gold)
+    assert f"line 1: a link names source word {counts[0]}" in from_zero.err
+    rates = {run["scores"][2]["name"]: run for run in compare([run_folder], "gold").json()["runs"]}
+    assert rates["AER"]["scores"][2]["interval"] is not None
