@@ -16,17 +16,21 @@ from saccade.serving.engine import Engine, load_runs
 
 @pytest.fixture(scope="session")
 def run_folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Letters to capitals, backwards: `small` has 2 layers of 2 heads, `other` one of 4."""
+    """Letters to capitals, backwards: a Transformer of 2 layers and 2 heads, and a GRU."""
     folder = tmp_path_factory.mktemp("serving")
     files = write_corpus(folder, count=30)
-    common = {
-        "task": {"dev": files, "tokenizer": "words"},
-        "train": {"steps": 30, "eval_every": 15, "peak_rate": 0.02},
-    }
-    shapes = {"small": {"layers": 2, "heads": 2}, "other": {"layers": 1, "heads": 4}}
+    common = tiny(
+        files,
+        {
+            "task": {"dev": files, "tokenizer": "words"},
+            "model": {"layers": 2},
+            "train": {"steps": 30, "eval_every": 15, "peak_rate": 0.02},
+        },
+    )
+    recurrent = {**common, "model": {"name": "seq2seq", "dim": 16}}
     return [
-        train(tiny(files, common, {"model": shape}), folder / name)[0].path
-        for name, shape in shapes.items()
+        train(config, folder / name)[0].path
+        for name, config in (("small", common), ("other", recurrent))
     ]
 
 

@@ -30,7 +30,7 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def contexts(browser: Any) -> dict[str, Any]:
+def contexts() -> dict[str, Any]:
     """One a way of looking: what a browser has fetched once, it keeps."""
     return {}
 

@@ -1,14 +1,16 @@
 """How a task's predictions become answers: a table by task, one class each."""
 
+import math
 from collections.abc import Callable, Sequence
-from math import exp
 from typing import Any, Protocol, runtime_checkable
+
+import torch
 
 from saccade.data.tokenizers import Tokenizer
 from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError
 from saccade.serving import schemas
-from saccade.serving.trace import Trace, alternatives, look, packed
+from saccade.serving.trace import Trace, alternatives, look, look_back, packed
 from saccade.serving.words import group
 from saccade.tasks.task import Prediction
 from saccade.tasks.words import token_spans
@@ -20,6 +22,7 @@ class Answers(Protocol):
     """What the engine asks of a task."""
 
     target: Tokenizer  # of the output
+    searches: bool  # whether a search of it fills a tree
 
     def read(self, ids: Sequence[int]) -> Prediction:
         """An output that is given, as if it had been decoded."""
@@ -33,19 +36,15 @@ class Answers(Protocol):
 class TranslateAnswers:
     """A source, a target, and attention between them and within each."""
 
+    searches = True
+
     def __init__(self, model: Model):
         self.model = model
         self.source: Tokenizer = model.task.source
         self.target: Tokenizer = model.task.target
 
     def read(self, ids: Sequence[int]) -> Prediction:
-        known = self.target.vocab_size
-        if any(i >= known for i in ids):
-            raise InputError(f"output_ids holds {max(ids)}, but the vocabulary ends at {known - 1}")
-        ended = bool(ids) and ids[-1] == self.target.eos
-        said = list(ids[:-1] if ended else ids)
-        tokens = self.target.tokens(ids)
-        return Prediction(self.target.decode(said), 0.0, tokens, [], ids=said)
+        return given(self.target, ids)
 
     def answer(
         self, text: str, found: Prediction, request: schemas.PredictRequest
@@ -56,7 +55,7 @@ class TranslateAnswers:
         if written and (request.attention or request.alternatives):
             kinds = request.attention.kinds if request.attention else []
             trace = look(self.model, text, found, kinds)
-        target = written_sentence(self.target, found, written, trace, request.alternatives)
+        target = written_sentence(self.target, found.text, written, trace, request.alternatives)
         return schemas.Prediction(
             text=found.text,
             score=found.score,
@@ -83,12 +82,82 @@ class TranslateAnswers:
         return schemas.Sentence(text=text, tokens=pieces, words=words)
 
 
+class GenerateAnswers:
+    """One text: the prompt and what continues it; attention looks back."""
+
+    searches = False
+
+    def __init__(self, model: Model):
+        self.model = model
+        self.target: Tokenizer = model.task.tokenizer
+
+    def read(self, ids: Sequence[int]) -> Prediction:
+        return given(self.target, ids)
+
+    def answer(
+        self, text: str, found: Prediction, request: schemas.PredictRequest
+    ) -> schemas.Prediction:
+        task: Any = self.model.task
+        prompt, _ = task._read(self.model.module, text)
+        said = [*found.ids, self.target.eos][: len(found.tokens)]
+        ids = [*prompt, *said]
+        trace = Trace()
+        if request.attention or request.alternatives:
+            kinds = request.attention.kinds if request.attention else []
+            trace = look_back(self.model.module, ids, kinds)
+        whole = self._sentence(ids, len(prompt), trace, request.alternatives)
+        return schemas.Prediction(
+            text=found.text,
+            score=found.score,
+            truncated=found.truncated,
+            source=None,
+            target=_part(whole, 1, len(ids)),
+            read=_part(whole, 0, len(ids) - 1),
+            alternatives=[each.text for each in found.alternatives],
+            attention=packed(trace, request.attention) if request.attention else [],
+        )
+
+    def _sentence(
+        self, ids: Sequence[int], prompt: int, trace: Trace, count: int
+    ) -> schemas.Sentence:
+        text = self.target.decode(ids)
+        if trace.log_probs is not None:  # nothing predicts the first token
+            first = torch.full_like(trace.log_probs[:1], -math.inf)
+            trace = Trace(trace.weights, torch.cat([first, trace.log_probs]))
+        whole = written_sentence(self.target, text, ids, trace, count)
+        tokens = [
+            token.model_copy(update={"given": place < prompt})
+            for place, token in enumerate(whole.tokens)
+        ]
+        return whole.model_copy(update={"tokens": tokens})
+
+
+def given(tokenizer: Tokenizer, ids: Sequence[int]) -> Prediction:
+    """An output that was given, as if it had been decoded."""
+    known = tokenizer.vocab_size
+    if any(i >= known for i in ids):
+        raise InputError(f"output_ids holds {max(ids)}, but the vocabulary ends at {known - 1}")
+    ended = bool(ids) and ids[-1] == tokenizer.eos
+    said = list(ids[:-1] if ended else ids)
+    return Prediction(tokenizer.decode(said), 0.0, tokenizer.tokens(ids), [], ids=said)
+
+
+def _part(whole: schemas.Sentence, start: int, end: int) -> schemas.Sentence:
+    """Some of the tokens of a sentence, with their words counted anew."""
+    tokens = whole.tokens[start:end]
+    first = tokens[0].word if tokens else 0
+    moved = [token.model_copy(update={"word": token.word - first}) for token in tokens]
+    last = moved[-1].word + 1 if moved else 0
+    words = whole.words[first : first + last]
+    return schemas.Sentence(text=whole.text, tokens=moved, words=words)
+
+
 def written_sentence(
-    tokenizer: Tokenizer, found: Prediction, ids: Sequence[int], trace: Trace, count: int
+    tokenizer: Tokenizer, text: str, ids: Sequence[int], trace: Trace, count: int
 ) -> schemas.Sentence:
     """The output, each token with its probability and what else could have stood there."""
     tokens = tokenizer.tokens(ids)
-    places, words = group(found.text, token_spans(tokenizer, found.ids), tokens)
+    places, words = group(text, token_spans(tokenizer, ids), tokens)
     chosen: list[float | None] = [None] * len(ids)
     others: list[list[schemas.Candidate]] = [[] for _ in ids]
     if trace.log_probs is not None and count:
@@ -103,7 +172,7 @@ def written_sentence(
         schemas.Token(text=text, word=word, id=i, probability=p, alternatives=more)
         for text, word, i, p, more in zip(tokens, places, ids, chosen, others, strict=True)
     ]
-    return schemas.Sentence(text=found.text, tokens=pieces, words=words)
+    return schemas.Sentence(text=text, tokens=pieces, words=words)
 
 
 def read_sentence(tokenizer: Tokenizer, written: schemas.Sentence) -> schemas.Sentence:
@@ -117,7 +186,10 @@ def read_sentence(tokenizer: Tokenizer, written: schemas.Sentence) -> schemas.Se
     return schemas.Sentence(text=written.text, tokens=[first, *rest], words=words)
 
 
-ANSWERS: dict[str, Callable[[Model], Any]] = {"translate": TranslateAnswers}
+ANSWERS: dict[str, Callable[[Model], Any]] = {
+    "translate": TranslateAnswers,
+    "generate": GenerateAnswers,
+}
 
 
 def tree_nodes(tree: BeamTree, tokenizer: Tokenizer) -> list[schemas.TreeNode]:
@@ -132,7 +204,7 @@ def tree_nodes(tree: BeamTree, tokenizer: Tokenizer) -> list[schemas.TreeNode]:
                 parent=node.parent,
                 text=text,
                 id=node.token,
-                probability=exp(node.log_prob - before),
+                probability=math.exp(node.log_prob - before),
                 log_prob=node.log_prob,
                 kept=node.kept,
                 finished=node.finished,

@@ -157,7 +157,7 @@ class Engine:
             if request.output_ids is not None:
                 found = [answers.read(request.output_ids)]
             else:
-                found = self._decode(model, request.texts, request.decoding.options(), tree, tell)
+                found = self._decode(model, request.texts, self._options(request), tree, tell)
             made = [
                 answers.answer(text, each, request)
                 for text, each in zip(request.texts, found, strict=True)
@@ -174,17 +174,26 @@ class Engine:
             if request.output_ids is not None:
                 found = answers.read(request.output_ids)
             else:
-                (found,) = model.predict([request.text], request.decoding.options())
+                (found,) = model.predict([request.text], self._options(request))
+            if not hasattr(model.task, "trace"):
+                raise InputError("the arithmetic of this task's models cannot be shown yet")
             where = (request.layer, request.head, request.token)
             worked = explain(model, request.text, *where, prediction=found)
         return schemas.Explanation(**worked.to_dict())
+
+    def _options(self, request: schemas.Input) -> DecodeOptions:
+        usual = getattr(self.models[request.run].task, "options", DecodeOptions())
+        return request.decoding.options(usual)
 
     @staticmethod
     def _tree(
         request: schemas.PredictRequest, answers: Answers, tell: Callable[[str], None] | None
     ) -> BeamTree | None:
         """What a search fills: kept because it was asked for, or to tell how far it is."""
-        if request.decoding.method == "sample" or request.output_ids is not None:
+        if request.tree and not answers.searches:
+            raise InputError("this task draws its texts one path at a time: it has no tree")
+        drawn = request.decoding.method == "sample" or not answers.searches
+        if drawn or request.output_ids is not None:
             return None
         if tell is not None:
             return GrowingTree(lambda ids: tell(answers.target.decode(ids)))
@@ -198,7 +207,7 @@ class Engine:
         tree: BeamTree | None,
         tell: Callable[[str], None] | None,
     ) -> list[Prediction]:
-        if tell is not None and options.sample:  # the draws are a function: drawn twice, the same
+        if tell is not None and tree is None:  # one path is a function: walked twice, the same
             said = ""
             for piece in model.stream(texts[0], options):
                 said += piece
@@ -231,7 +240,6 @@ def load_runs(paths: Sequence[Path], *, allow_code: bool = False) -> dict[str, M
 def summary(name: str, model: Model) -> schemas.RunSummary:
     settings = model.settings
     scores = folder.scores(model.run.evaluation("dev"))
-    dev = model.run.dev()
     return schemas.RunSummary(
         name=name,
         task=settings.task_name,
@@ -241,7 +249,8 @@ def summary(name: str, model: Model) -> schemas.RunSummary:
         parameters=model.parameters,
         score=scores[0] if scores else None,
         attention=heads(model),
-        examples=folder.examples(dev[0] if dev else [], EXAMPLES),
+        examples=folder.examples(model.run, EXAMPLES),
+        searches=ANSWERS[settings.task_name].searches,
     )
 
 

@@ -1,5 +1,6 @@
 """What the folder of a run tells without its model: scores, curves, quality by length, card."""
 
+import json
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -113,7 +114,13 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
-def examples(sources: Sequence[str], count: int) -> list[str]:
-    """A few sentences to try first: short enough to see whole, long enough to be interesting."""
-    fitting = [text for text in sources if 6 <= len(text.split()) <= 12]
-    return list((fitting or sources)[:count])
+def examples(run: Run, count: int) -> list[str]:
+    """A few texts of the dev set to try first: short enough to see whole, long enough to tell."""
+    try:
+        dev = json.loads((run.path / "dev.json").read_bytes())
+    except (OSError, ValueError):
+        return []
+    texts = dev.get("source") or [passage[0] for passage in dev.get("passages", [])]
+    lines = [line.strip() for text in texts[:1000] for line in text[:2000].split("\n")]
+    fitting = [line for line in lines if 6 <= len(line.split()) <= 12]
+    return (fitting or [line for line in lines if line])[:count]

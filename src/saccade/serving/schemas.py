@@ -1,5 +1,6 @@
 """What the HTTP API takes and gives: typed, limited, nothing unknown; also its documentation."""
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
@@ -29,7 +30,7 @@ class Strict(BaseModel):
 
 
 class Decoding(Strict):
-    """How to decode; what is unset is DecodeOptions' default."""
+    """How to decode; what is unset is usual for the task."""
 
     method: Literal["greedy", "beam", "sample"] = "greedy"
     beam: Annotated[int, Field(ge=1, le=32)] | None = None
@@ -43,12 +44,12 @@ class Decoding(Strict):
     top_p: Annotated[FiniteFloat, Field(gt=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
 
-    def options(self) -> DecodeOptions:
-        """The same as the engine's own settings."""
+    def options(self, usual: DecodeOptions) -> DecodeOptions:
+        """What was given; the rest is usual for the task."""
         given = self.model_dump(exclude={"method"}, exclude_none=True)
         if self.method == "greedy":
             given["beam"] = 1
-        return DecodeOptions(**given, sample=self.method == "sample")
+        return replace(usual, **given, sample=self.method == "sample")
 
 
 class AttentionChoice(Strict):
@@ -252,6 +253,7 @@ class RunSummary(Strict):
     score: Score | None
     attention: list[Heads]
     examples: list[str]
+    searches: bool  # a search of it gives a tree
 
 
 class RunList(Strict):

@@ -5,7 +5,7 @@ gives the same numbers as watching each step, for a path that was dropped as for
 """
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -50,14 +50,31 @@ def look(model: Model, text: str, prediction: Prediction, kinds: Collection[Kind
     finally:
         hook.remove()
     module: Any = model.module
-    weight = module.output_weight
     with torch.inference_mode():
-        logits = F.linear(hidden[-1][0].to(weight.dtype), weight)
+        logits = module.logits(hidden[-1][0])
     found: dict[Kind, dict[str, Tensor]] = {
         kind: {name: torch.cat([w[0] for w in seen[name]], dim=1) for name in names}
         for kind, names in wanted.items()
     }
     return Trace(found, logits.float().log_softmax(-1).cpu())
+
+
+@torch.inference_mode()
+def look_back(module: Any, ids: Sequence[int], kinds: Collection[Kind]) -> Trace:
+    """A text without a source, read token by token: row t is the step that predicts token t + 1."""
+    wanted = {kind: names for kind, names in layers_by_kind(module).items() if kind in kinds}
+    steps = []
+    with record_attention(module, [name for names in wanted.values() for name in names]) as seen:
+        state = module.start(1, [[]])
+        for token in ids[:-1]:
+            logits, state = module.step(torch.tensor([token]), state)
+            steps.append(logits[0].float().log_softmax(-1).cpu())
+    path = [0] * len(steps)
+    found: dict[Kind, dict[str, Tensor]] = {
+        kind: {name: seen.follow(name, path, read=0) for name in names}
+        for kind, names in wanted.items()
+    }
+    return Trace(found if steps else {}, torch.stack(steps) if steps else None)
 
 
 def layers_by_kind(module: Any) -> dict[Kind, list[str]]:

@@ -81,14 +81,15 @@ export function createAsking(store) {
 
   function request(name, off) {
     const { runs, text, decoding } = store.state;
-    const kinds = runs.find((run) => run.name === name).attention.map((each) => each.kind);
+    const { attention, searches } = runs.find((run) => run.name === name);
+    const kinds = attention.map((each) => each.kind);
     return {
       run: name,
       texts: [text],
       decoding: decodingOf(decoding),
       attention: kinds.length ? { kinds } : null,
       alternatives: ALTERNATIVES,
-      tree: decoding.method !== "sample",
+      tree: searches && decoding.method !== "sample",
       heads_off: off,
     };
   }

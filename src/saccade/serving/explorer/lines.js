@@ -4,20 +4,21 @@ import { fitted, picture, s, textWidth, two, visible } from "./dom.js";
 import { partners, placeOf } from "./scene.js";
 import { touchable, walkable } from "./touch.js";
 
-const FONT = "15px";
-const [PAD, GAP, WIDEST, TALL, STEP] = [8, 8, 150, 28, 26];
+const [WIDEST, TALL, STEP] = [150, 28, 26];
+const ROOMY = { font: 15, pad: 8, gap: 8 };
+const DENSE = { font: 13, pad: 4, gap: 3 }; // a sentence of some twenty words still lies in a row
 const FAINTEST = 0.04; // lines below this weight are drawn only when their word is lit
 
 export function drawLines(box, scene, store, { differs = new Set(), height = 92 } = {}) {
   const width = box.clientWidth || 320;
-  const across = layAcross(scene, width, height);
-  const plan = across ?? layUpright(scene, width);
+  const plan =
+    layAcross(scene, width, height, ROOMY) ?? layAcross(scene, width, height, DENSE) ?? layUpright(scene, width);
   const lines = s("g", { class: "lines", "aria-hidden": "true" });
   const words = { columns: s("g", { class: "words" }), rows: s("g", { class: "words" }) };
   const drawn = new Map();
   for (const axis of ["columns", "rows"]) {
     scene[axis].units.forEach((unit, index) => {
-      const word = drawWord(scene, store, axis, index, plan[axis][index], plan.upright);
+      const word = drawWord(scene, store, axis, index, plan[axis][index], plan);
       if (axis === "rows" && differs.has(index)) word.classList.add("differs");
       drawn.set(`${axis} ${index}`, word);
       words[axis].append(word);
@@ -32,13 +33,13 @@ export function drawLines(box, scene, store, { differs = new Set(), height = 92 
 }
 
 // Both sentences as rows of words; null when they do not fit.
-function layAcross(scene, width, height) {
+function layAcross(scene, width, height, look) {
   if (width < 560 || scene.long) return null;
   const rows = ["columns", "rows"].map((axis) => {
-    const wide = scene[axis].units.map((unit) => wordWidth(unit.text));
+    const wide = scene[axis].units.map((unit) => wordWidth(unit.text, look));
     return { wide, sum: wide.reduce((a, b) => a + b, 0) };
   });
-  const longest = Math.max(...rows.map(({ wide, sum }) => sum + GAP * wide.length));
+  const longest = Math.max(...rows.map(({ wide, sum }) => sum + look.gap * wide.length));
   if (longest > width) return null;
   const places = rows.map(({ wide, sum }, row) => {
     const gap = Math.min(28, (width - sum) / Math.max(wide.length, 1));
@@ -50,7 +51,7 @@ function layAcross(scene, width, height) {
       return place;
     });
   });
-  return { upright: false, width, height: 2 * TALL + height + 2, columns: places[0], rows: places[1] };
+  return { look, upright: false, width, height: 2 * TALL + height + 2, columns: places[0], rows: places[1] };
 }
 
 // Columns of words: what is looked at on the left, who looks on the right.
@@ -61,7 +62,7 @@ function layUpright(scene, width) {
   const column = (axis, x) => {
     const start = axis === "columns";
     return scene[axis].units.map((unit, index) => {
-      const w = Math.min(wordWidth(unit.text), room);
+      const w = Math.min(wordWidth(unit.text, ROOMY), room);
       const at = start ? x + room - w : x;
       const y = index * STEP;
       return { x: at, y, width: w, height: STEP - 2, joinX: start ? x + room + 1 : x - 1, joinY: y + STEP / 2 - 1 };
@@ -69,6 +70,7 @@ function layUpright(scene, width) {
   };
   const tallest = Math.max(scene.columns.units.length, scene.rows.units.length) * STEP;
   return {
+    look: ROOMY,
     upright: true,
     width,
     height: tallest + 2,
@@ -77,31 +79,39 @@ function layUpright(scene, width) {
   };
 }
 
-function wordWidth(text) {
-  return Math.min(textWidth(visible(text.slice(0, 80)), FONT) + 2 * PAD, WIDEST);
+function wordWidth(text, { font, pad }) {
+  return Math.min(textWidth(visible(text.slice(0, 80)), `${font}px`) + 2 * pad, WIDEST);
 }
 
-function drawWord(scene, store, axis, index, place, upright) {
+function drawWord(scene, store, axis, index, place, plan) {
   const { units, side } = scene[axis];
   const shown = visible(units[index].text);
   const focus = { side, axis, index };
   const verb = axis === "rows" ? "what it looks at" : "who looks at it";
+  const { font, pad } = plan.look;
+  const [anchor, x] = !plan.upright
+    ? ["middle", place.x + place.width / 2]
+    : axis === "columns"
+      ? ["end", place.x + place.width - pad]
+      : ["start", place.x + pad];
+  const middle = place.y + place.height / 2;
   return s(
     "g",
     { class: "word", ...touchable(store, focus, `${shown.slice(0, 100)}: ${verb}`) },
     s("rect", { class: "fill", x: place.x, y: place.y, width: place.width, height: place.height, rx: 6, "fill-opacity": 0 }),
     s(
       "text",
-      {
-        x: upright && axis === "columns" ? place.x + place.width - PAD : upright ? place.x + PAD : place.x + place.width / 2,
-        y: place.y + place.height / 2 + 5,
-        "text-anchor": !upright ? "middle" : axis === "columns" ? "end" : "start",
-        direction: "ltr",
-      },
+      { x, y: middle + 5, "text-anchor": anchor, "font-size": font, direction: "ltr" },
       s("title", {}, shown.slice(0, 1000)),
-      fitted(shown, place.width - 2 * PAD + 1, FONT),
+      fitted(shown, place.width - 2 * pad + 1, `${font}px`),
     ),
+    underline(place.x + pad, place.x + place.width - pad, middle + 10),
   );
+}
+
+// What is shown of a word that differs from the other output's; SVG colours no text's underline.
+export function underline(x1, x2, y) {
+  return s("line", { class: "underline", x1, x2, y1: y, y2: y });
 }
 
 function drawPaths(lines, scene, plan) {

@@ -1,6 +1,7 @@
 // Who may look where: before any softmax, a mask forbids; a decoder sees only what it has read.
 
 import { clear, fitted, h, picture, s, visible } from "./dom.js";
+import { slanted } from "./matrix.js";
 
 const [LABEL, TOP] = [112, 84];
 
@@ -25,8 +26,7 @@ export function drawMask(box, scene) {
   });
   columns.forEach((unit, key) => {
     if (cell < 9) return;
-    const [x, y] = [LABEL + key * cell + cell / 2, TOP - 8];
-    names.append(s("text", { x, y, transform: `rotate(-45 ${x} ${y})`, "font-size": font }, fitted(visible(unit.text), 92, `${font}px`)));
+    names.append(slanted(visible(unit.text), LABEL + key * cell + cell / 2, TOP - 8, cell));
   });
   const svg = picture(LABEL + columns.length * cell + 48, TOP + rows.length * cell + 4, "Mask", cells, names);
   svg.classList.add("mask");

@@ -1,6 +1,7 @@
 // The alignment matrix: a row for each word that looks, a column for each that is looked at.
 
-import { fitted, h, picture, s, two, visible } from "./dom.js";
+import { fitted, h, picture, s, textWidth, two, visible } from "./dom.js";
+import { underline } from "./lines.js";
 import { placeOf } from "./scene.js";
 import { pin, touchable, walkable } from "./touch.js";
 import { same } from "./store.js";
@@ -77,31 +78,34 @@ function drawCell(scene, store, t, key, weight, cell, gap) {
 function rowLabel(scene, store, index, cell) {
   const shown = visible(scene.rows.units[index].text);
   const focus = { side: scene.rows.side, axis: "rows", index };
+  const cut = fitted(shown, LABEL - 16, FONT);
+  const y = SLANT + index * cell + cell / 2 + 4;
   return s(
     "g",
     { class: "word", ...touchable(store, focus, `${shown.slice(0, 100)}: what it looks at`) },
-    s(
-      "text",
-      { x: LABEL - 8, y: SLANT + index * cell + cell / 2 + 4, "text-anchor": "end", "font-size": "13" },
-      s("title", {}, shown.slice(0, 1000)),
-      fitted(shown, LABEL - 16, FONT),
-    ),
+    s("text", { x: LABEL - 8, y, "text-anchor": "end", "font-size": "13" }, s("title", {}, shown.slice(0, 1000)), cut),
+    underline(LABEL - 8 - textWidth(cut, FONT), LABEL - 8, y + 3),
   );
 }
 
 function columnLabel(scene, store, index, cell) {
   const shown = visible(scene.columns.units[index].text);
   const focus = { side: scene.columns.side, axis: "columns", index };
-  const [x, y] = [LABEL + index * cell + cell / 2, SLANT - 8];
   return s(
     "g",
     { class: "word", ...touchable(store, focus, `${shown.slice(0, 100)}: who looks at it`) },
-    s(
-      "text",
-      { x, y, transform: `rotate(-45 ${x} ${y})`, "font-size": "13" },
-      s("title", {}, shown.slice(0, 1000)),
-      fitted(shown, 92, FONT),
-    ),
+    slanted(shown, LABEL + index * cell + cell / 2, SLANT - 8, cell),
+  );
+}
+
+// A name above its column: the narrower the columns, the steeper and smaller.
+export function slanted(text, x, y, cell) {
+  const [angle, font] = cell >= 20 ? [-45, 13] : [-60, 11];
+  return s(
+    "text",
+    { x, y, transform: `rotate(${angle} ${x} ${y})`, "font-size": font },
+    s("title", {}, text.slice(0, 1000)),
+    fitted(text, cell >= 20 ? 92 : 78, `${font}px`),
   );
 }
 

@@ -1,5 +1,7 @@
 // What the views of attention draw: one matrix, the words of its rows and columns, and their names.
 
+import { piece } from "./dom.js";
+
 export const KINDS = { cross: "Cross", encoder: "Encoder", decoder: "Decoder" };
 export const LONG = 60; // tokens, beyond which lines are off and the matrix is a canvas
 
@@ -30,7 +32,11 @@ export function makeScene(prediction, { kind, layer, head, unit }) {
 export function unitsOf(prediction, side, unit) {
   const sentence = prediction[side];
   if (unit === "pieces") {
-    return sentence.tokens.map((token, at) => ({ text: token.text, tokens: [at] }));
+    const goes = (token, at) => at > 0 && sentence.tokens[at - 1].word === token.word; // on a word
+    return sentence.tokens.map((token, at) => ({
+      text: `${goes(token, at) ? "·" : ""}${piece(token.text)}`,
+      tokens: [at],
+    }));
   }
   const units = sentence.words.map((text) => ({ text, tokens: [] }));
   sentence.tokens.forEach((token, at) => units[token.word].tokens.push(at));

@@ -23,7 +23,7 @@ const VIEWS = {
 
 const TASKS = {
   translate: { verb: "Translate", asks: "Type a sentence, Enter translates", views: ["lines", "matrix", "heads", "arithmetic", "tree", "mask", "positions"] },
-  generate: { verb: "Continue", asks: "Type a beginning, Enter continues it", views: ["lines", "matrix", "heads", "arithmetic", "tree", "mask", "positions"] },
+  generate: { verb: "Continue", asks: "Type a beginning, Enter continues it", views: ["lines", "matrix", "heads", "arithmetic", "mask", "positions"] },
 };
 
 export function taskOf(summary) {
