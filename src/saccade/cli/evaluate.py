@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from cyclopts import Parameter
 
 from saccade.cli.decode import EngineFlags, SearchFlags
-from saccade.cli.flags import Switch, two_columns
+from saccade.cli.flags import Switch, named_columns
 from saccade.cli.terminal import say, warn
 from saccade.errors import InputError
 
@@ -29,10 +30,12 @@ class EvalFlags:
     """Scores by example are kept in RUN/evals/NAME.json; by default named after the files."""
     moses: str | None = None
     """Also the BLEU of older papers: lowercased Moses tokens of this language, such as de."""
+    set: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None
+    """section.key=value: for this evaluation other than in training; may be repeated."""
     json: Switch = False
     """Print one object."""
     columns: str | None = None
-    """The two columns to use, such as source,target; by default those of the training."""
+    """The columns to use, such as source,target; by default those of the training."""
     on_bad_utf8: Literal["stop", "replace", "skip"] | None = None
     """What to do with a line that is not UTF-8; by default what the training did."""
 
@@ -47,7 +50,7 @@ class EvalFlags:
 
     def tell(self, task: Any) -> None:
         """Let the task read files as was asked; what was not is as in training."""
-        asked = {"columns": two_columns(self.columns), "on_bad_utf8": self.on_bad_utf8}
+        asked = {"columns": named_columns(self.columns), "on_bad_utf8": self.on_bad_utf8}
         given = {name: value for name, value in asked.items() if value is not None}
         if not given:
             return
@@ -75,17 +78,21 @@ def evaluate(
     from saccade.training.model import load
     from saccade.training.run import evaluation_json
 
-    made = {**decoding.stated(), "precision": engine.precision}
     name = flags.kept_as()
     if flags.moses is not None:
         normalize_punctuation("", flags.moses)  # an unknown language is told before the work
-    model = load(run, allow_code=engine.allow_code, precision=engine.precision)
+    changes = flags.set or ()
+    model = load(
+        run, allow_code=engine.allow_code, precision=engine.precision, changes=changes
+    )  # fmt: skip
     flags.tell(model.task)
-    sources, references = model.task.pairs(flags.data, warn)
-    predictions = predict_all(model, sources, decoding, engine)
-    found: Evaluation = model.task.score(sources, references, predictions)
-    more = [] if flags.moses is None else [moses_bleu(predictions, references, flags.moses)]
+    made = _how(model, flags, decoding) | {"precision": engine.precision}
+    examples = model.task.examples(flags.data, warn)
+    found = score_all(model, examples, decoding, engine, changes)
+    more = [] if flags.moses is None else [moses_bleu(*_sides(found), flags.moses)]
     evaluation = replace(found, metrics=[*found.metrics, *more], decoding=made)
+    for told in evaluation.warnings:
+        warn(told)
     # Said before it is kept: the scores of a run that cannot be written to are not lost.
     if flags.json:
         say(json.dumps(evaluation_json(evaluation, examples=False), ensure_ascii=False))
@@ -95,29 +102,47 @@ def evaluate(
         say(str(metric))
     for what, count in evaluation.counts.items():
         say(f"{what}: {count:,}")
-    say(f"beam: {made['beam']}")
+    if "beam" in made:
+        say(f"beam: {made['beam']}")
     model.run.write_evaluation(name, evaluation)
     say(f"by example: {model.run.path / 'evals' / name}.json")
 
 
-def predict_all(
-    model: "Model", sources: list[str], decoding: SearchFlags, flags: EngineFlags
-) -> list[str]:
-    """The predicted texts, in order."""
-    from saccade.training.pool import Work, jobs
+def _how(model: "Model", flags: EvalFlags, decoding: SearchFlags) -> dict[str, Any]:
+    """What the scores depend on besides the weights and the data."""
+    if model.task.decodes:
+        return decoding.stated(model.task.options)
+    idle = [flag for flag in decoding.given() if flag] + ["moses"] * (flags.moses is not None)
+    for flag in idle:
+        raise InputError(
+            f"--{flag.replace('_', '-')}: {model.settings.task_name} is scored without decoding"
+        )
+    return {}
 
-    engine = flags.engine(model, Work(decoding.options()), len(sources))
-    found: dict[int, str] = {}
-    cut = 0
+
+def _sides(evaluation: "Evaluation") -> tuple[list[str], list[str]]:
+    rows = evaluation.examples
+    return [row["prediction"] for row in rows], [row["reference"] for row in rows]
+
+
+def score_all(
+    model: "Model",
+    examples: Any,
+    decoding: SearchFlags,
+    flags: EngineFlags,
+    changes: Sequence[str] = (),
+) -> "Evaluation":
+    """The scores of a data set, the work dealt out to as many processes as pay."""
+    from saccade.training.pool import JOB, Work
+
+    units = model.task.units(examples)
+    work = Work(decoding.options(model.task.options))
+    engine = flags.engine(model, work, JOB * len(units), changes)
     try:
-        for job, answers in engine.map(jobs(sources)):
-            found.update(zip(job.numbers, (answer["text"] for answer in answers), strict=True))
-            cut += sum(answer["truncated"] for answer in answers)
+        measures = list(engine.measure(units))
     finally:
         engine.close()
-    if cut:
-        warn(f"{cut:,} of {len(sources):,} sources are too long; their ends were cut off")
-    return [found[number] for number in range(len(sources))]
+    return model.task.score(examples, measures)
 
 
 def data_name(files: list[str]) -> str:

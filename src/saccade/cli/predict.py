@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
@@ -45,15 +45,17 @@ class PredictFlags(SearchFlags):
     seed: int | None = None
     """Of --sample: what the draws are a function of."""
 
-    def options(self) -> "DecodeOptions":
+    def options(self, usual: "DecodeOptions") -> "DecodeOptions":
         """What was given; a flag that would do nothing is refused."""
-        drawing = ("temperature", "top_k", "top_p", "seed")
-        idle = ("beam", "choices") if self.sample else drawing
+        given = self.given()
+        searching = ("beam", "choices", "nbest")
+        sample = self.sample or (usual.sample and not any(flag in given for flag in searching))
+        idle = ("beam", "choices") if sample else ("temperature", "top_k", "top_p", "seed")
         for flag in idle:
-            if getattr(self, flag) is not None:
-                goes = "is of search and does not go with" if self.sample else "needs"
+            if flag in given:
+                goes = "is of search and does not go with" if sample else "needs"
                 raise InputError(f"--{flag.replace('_', '-')} {goes} --sample")
-        return super().options()
+        return replace(usual, **given | {"sample": sample})
 
 
 @Parameter(name="*")
@@ -96,12 +98,12 @@ def predict(
     from saccade.training.model import load
     from saccade.training.pool import Work
 
-    options = decoding.options()
     model = load(run, allow_code=engine.allow_code, precision=engine.precision)
+    options = decoding.options(model.task.options)
     if places.stream:
         _refuse_with_stream(places, decoding)
         with _written(places.output) as out:
-            for piece in _stream(model, places, decoding):
+            for piece in _stream(model, places, options):
                 out.write(piece)
                 out.flush()
         return
@@ -226,7 +228,7 @@ def _refuse_with_stream(places: Places, decoding: PredictFlags) -> None:
             raise InputError(f"--stream prints one path as it grows: it does not go with {flag}")
 
 
-def _stream(model: "Model", places: Places, decoding: PredictFlags) -> Iterator[str]:
+def _stream(model: "Model", places: Places, options: "DecodeOptions") -> Iterator[str]:
     """Every text piece by piece, each with its end of line."""
     import torch
 
@@ -234,5 +236,5 @@ def _stream(model: "Model", places: Places, decoding: PredictFlags) -> Iterator[
     for start, texts in _blocks(places):
         for number, text in enumerate(texts, start):
             cut = partial(_warn_cut, places, number)
-            yield from model.stream(text, decoding.options(), number, on_cut=cut)
+            yield from model.stream(text, options, number, on_cut=cut)
             yield "\n"

@@ -186,7 +186,7 @@ class Bar:
 
     def evaluation(self, trainer: "Trainer", evaluation: "Evaluation", better: bool) -> None:
         if better:
-            self.best = f"best dev {evaluation.main.name} {evaluation.main.value:.1f}"
+            self.best = f"best {_scores(evaluation).partition(',')[0]}"
         self.console.print(f"[dim]step {trainer.standing.step:,}  {_scores(evaluation)}[/]")
 
     def warn(self, text: str) -> None:
@@ -217,7 +217,9 @@ def _size(trainer: "Trainer") -> str:
 
 
 def _scores(evaluation: "Evaluation") -> str:
-    return "dev " + ", ".join(f"{m.name} {m.value:.2f}" for m in evaluation.metrics)
+    from saccade.tasks.metrics import figure
+
+    return "dev " + ", ".join(f"{m.name} {figure(m.value)}" for m in evaluation.metrics)
 
 
 def _finished(trainer: "Trainer") -> str:

@@ -118,13 +118,15 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
         hint = nearest(str(preset), model_class.PRESETS)
         raise InputError(f"model {model_name!r} has no preset {preset!r}; {hint}")
     values = merge(
-        model_class.PRESETS[preset], {**config, "task": task_values, "model": model_values}
+        task_class.defaults,
+        model_class.PRESETS[preset],
+        {**config, "task": task_values, "model": model_values},
     )
     train_values = values.get("train", {})
     if isinstance(train_values.get("optimizer"), str):
         train_values["optimizer"] = {"name": train_values["optimizer"]}
     train = build(TrainConfig, train_values, "train")
-    task = build(task_class.Config, values["task"], "task")
+    task = task_class.suited(build(task_class.Config, values["task"], "task"), model_class)
     for name in set(task_class.model_field_names) & values["model"].keys():
         raise InputError(f"model.{name} comes from the data and cannot be set")
     model = _filled(task_class, model_class, values["model"])

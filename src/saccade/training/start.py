@@ -96,6 +96,7 @@ def _take_up(trainer: Trainer, start: Start, events: Events) -> None:
         trainer.restore(found)
         return
     crew.run.cut_metrics(0)
+    crew.deal_carries({})
     if start.init is not None:
         initialise(crew.module, Run(Path(start.init)), events)
     if crew.learner.weights.ema is not None:
@@ -171,7 +172,7 @@ def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tup
         settings = dataclasses.replace(settings, task=task.config)
         task.store(run.tokens, events.warn)
         if settings.task.dev:
-            run.write_dev(*task.pairs(settings.task.dev, events.warn))
+            run.write_dev(task.examples(settings.task.dev, events.warn))
         pieces = (settings.train.processes or 1) * settings.train.accumulate
         refuse_batch_statistics(build_module(settings, task, meta=True), pieces)
     except BaseException:
@@ -282,7 +283,7 @@ def _check_data(run: Run, task: Any, start: Start, events: Events) -> None:
     if start.accept_changes:
         task.store(run.tokens, events.warn)
         if task.config.dev:
-            run.write_dev(*task.pairs(task.config.dev, events.warn))
+            run.write_dev(task.examples(task.config.dev, events.warn))
         run.write_environment({**run.environment(), "data": now})
 
 
