@@ -1,9 +1,8 @@
 """Translate: any sequence to any sequence, learned from pairs of texts."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -18,7 +17,7 @@ from saccade.blocks.sequences import Padded
 from saccade.data.batches import Order, PairBatch, collate, plan_eval
 from saccade.data.readers import ParallelText
 from saccade.data.store import PairStore, build_store, open_store
-from saccade.data.tokenizers import TOKENIZERS, Tokenizer, train_tokenizer
+from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
 from saccade.decoding.constraints import Constraint, ForcedPrefix
 from saccade.decoding.options import DecodeOptions
@@ -28,11 +27,10 @@ from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
 from saccade.tasks.metrics import sentence_scores, translation_metrics
 from saccade.tasks.task import Evaluation, Objective, Plain, Prediction, Term, Warn
-from saccade.tasks.vocabulary import ONE, TWO, at_first, find_tokenizers
+from saccade.tasks.vocabularies import find_tokenizers, tokenizer_files, train_tokenizers
 
 ROWS = 64  # sentences decoded together
 QUICK = DecodeOptions(beam=1, max_ratio=1.5, max_extra=5)  # untrained, a model never ends
-SENTENCES = 100_000  # pairs a tokenizer is trained on, at most: more change nothing but the time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,18 +72,21 @@ class Translate:
         """Train or take over the tokenizers, and write them into the run."""
         text = cls._text(config, config.train)
         if config.tokenizer in TOKENIZERS:
-            tokenizers = _train_tokenizers(config, text)
+            tokenizers = train_tokenizers(
+                text, config.tokenizer, config.vocab_size,
+                joint=config.joint, lowercase=config.lowercase,
+            )  # fmt: skip
         else:
             tokenizers = find_tokenizers(config.tokenizer)
-        joint = len(tokenizers) == 1
-        task = cls(dataclasses.replace(config, joint=joint), tokenizers[0], tokenizers[-1])
-        for name, tokenizer in zip(_names(joint), tokenizers, strict=True):
+        joint = tokenizers[0] is tokenizers[1]
+        task = cls(dataclasses.replace(config, joint=joint), *tokenizers)
+        for name, tokenizer in zip(tokenizer_files(joint), tokenizers, strict=False):
             tokenizer.save(folder / name)
         return task
 
     @classmethod
     def load(cls, config: TranslateConfig, folder: Path) -> "Translate":
-        found = [Tokenizer.load(folder / name) for name in _names(config.joint)]
+        found = [Tokenizer.load(folder / name) for name in tokenizer_files(config.joint)]
         return cls(config, found[0], found[-1])
 
     @staticmethod
@@ -373,18 +374,3 @@ class TranslateObjective(Objective):
             hidden[real].to(weight.dtype), weight, gold[real], self.smoothing
         )
         return {"loss": Term(total, batch.counts["loss"])}, carry
-
-
-def _names(joint: bool) -> tuple[str, ...]:
-    return ONE if joint else TWO
-
-
-def _train_tokenizers(config: TranslateConfig, text: ParallelText) -> list[Tokenizer]:
-    pairs = list(at_first(text, SENTENCES))
-    sides: list[Iterable[str]] = [[source for source, _ in pairs], [target for _, target in pairs]]
-    if config.joint:
-        sides = [chain(*sides)]
-    return [
-        train_tokenizer(config.tokenizer, side, config.vocab_size, config.lowercase)
-        for side in sides
-    ]
