@@ -146,7 +146,7 @@ def _answers(
 
 def _blocks(places: Places) -> Iterator[tuple[int, list[str]]]:
     """Lines, some at a time, and the place of the first; one by one when somebody is typing."""
-    from saccade.data.readers import read_lines
+    from saccade.data.lines import read_lines
 
     counts: Counter[str] = Counter()
     lines = read_lines(places.input, on_bad_utf8=places.on_bad_utf8, counts=counts)
