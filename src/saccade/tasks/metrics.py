@@ -27,7 +27,7 @@ class Metric:
 
 def figure(value: float) -> str:
     """A score as people read it: the smaller, the more digits matter."""
-    return f"{value:.2f}" if abs(value) >= 10 or value == 0 else f"{value:.4f}"
+    return f"{value:.2f}" if abs(value) >= 5 or value == 0 else f"{value:.4f}"
 
 
 def translation_metrics(
