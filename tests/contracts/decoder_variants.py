@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from saccade.blocks.sequences import Padded
+from saccade.inspection.contracts import Sourceless
 from saccade.models import MODELS
 
 VOCAB, BOS, EOS = 13, 1, 2
@@ -21,11 +22,13 @@ class Variant:
 
     def build(self, seed: int = 0):
         torch.manual_seed(seed)
-        kind = MODELS[self.model]
-        config = kind.Config(
-            source_vocab_size=VOCAB, target_vocab_size=VOCAB, **TINY[self.model], **self.settings
-        )
-        model = kind(config, joint=self.joint).double().eval()
+        kind, settings = MODELS[self.model], {**TINY[self.model], **self.settings}
+        if "generate" in kind.tasks:
+            model = Sourceless(kind(kind.Config(vocab_size=VOCAB, **settings)))
+        else:
+            config = kind.Config(source_vocab_size=VOCAB, target_vocab_size=VOCAB, **settings)
+            model = kind(config, joint=self.joint)
+        model = model.double().eval()
         with torch.no_grad():  # away from starts such as gamma = 1, beta = 0, which hide mistakes
             for parameter in model.parameters():
                 parameter.add_(0.2 * torch.randn_like(parameter))
@@ -36,7 +39,10 @@ class Variant:
         return " ".join([*parts, "joint"] if self.joint else parts)
 
 
-TINY = {"transformer": {"dim": 8, "layers": 2, "heads": 2, "ffn_dim": 12}}
+TINY = {
+    "transformer": {"dim": 8, "layers": 2, "heads": 2, "ffn_dim": 12},
+    "gpt": {"dim": 8, "layers": 2, "heads": 2, "ffn_dim": 12, "context": 20},
+}
 
 TRANSFORMERS = [  # together every placement, norm, position and kind of score
     Variant("transformer"),
@@ -66,7 +72,11 @@ OTHER_TRANSFORMERS = [  # the rest of the product, for the tests that a new part
     Variant("transformer", {"score": score})
     for score in ["concat", "dot", "general", "gaussian", {"name": "cosine", "sharpening": 3.0}]
 ]
-VARIANTS = TRANSFORMERS
+LANGUAGE_MODELS = [
+    Variant("gpt"),
+    Variant("gpt", {"placement": "post", "bias": False, "activation": "gelu"}),
+]
+VARIANTS = TRANSFORMERS + LANGUAGE_MODELS
 ALL_VARIANTS = VARIANTS + OTHER_TRANSFORMERS
 
 

@@ -58,7 +58,9 @@ def test_no_target_position_sees_a_later_one(variant):
 @ALL
 def test_the_gradient_to_later_target_positions_is_exactly_zero(variant):
     model, inputs = variant.build(), []
-    model.target_embedding.register_forward_hook(lambda _m, _i, output: inputs.append(output))
+    language_model = getattr(model, "model", None)
+    embedding = language_model.embedding if language_model else model.target_embedding
+    embedding.register_forward_hook(lambda _m, _i, output: inputs.append(output))
     with torch.enable_grad():
         hidden = model(padded(*SOURCES), torch.tensor(TARGETS))
         embedded = inputs[-1]  # a joint embedding also reads the source, before
@@ -207,6 +209,7 @@ SENTENCES = st.lists(
     [
         Variant("transformer"),
         Variant("transformer", {"score": {"name": "additive", "hidden_dim": 3}}),
+        Variant("gpt", {"context": 40}),
     ],
     ids=str,
 )

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from saccade.blocks.dropout import Dropout
@@ -61,6 +61,18 @@ class BatchNormOverTime(nn.Module):
         else:
             mean, variance = self.mean[steps], self.variance[steps]
         return (x - mean) / torch.sqrt(variance + self.eps) * self.weight + self.bias
+
+    def at(self, x: Float[Tensor, "N D"], times: Int[Tensor, " N"]) -> Float[Tensor, "N D"]:
+        """Normalise one vector a row, each at its own time step, as a recurrent cell has them."""
+        if not self.training:
+            self._check(int(times.max()) + 1 if len(times) else 0)
+            mean, variance = self.mean[times], self.variance[times]
+            return (x - mean) / torch.sqrt(variance + self.eps) * self.weight + self.bias
+        y = x
+        for time in times.unique().tolist():  # mostly one
+            rows = times == time
+            y = y.masked_scatter(rows.unsqueeze(-1), self(x[rows].unsqueeze(1), start=time))
+        return y
 
     def _measure(
         self, x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"] | None, steps: slice
