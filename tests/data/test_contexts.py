@@ -1,5 +1,7 @@
 """The order of contexts is a function of the seed and the epoch; lanes go on where they were."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -51,7 +53,7 @@ def test_each_lane_goes_on_where_it_was(size, context, tokens):
     for epoch in range(5):
         batches = [order.at(epoch * len(order) + n)[2] for n in range(len(order))]
         assert [bool(b[0, 2]) for b in batches] == [True] + [False] * (len(batches) - 1)
-        for before, after in zip(batches, batches[1:], strict=False):
+        for before, after in itertools.pairwise(batches):
             assert np.array_equal(before[:, 0] + before[:, 1], after[:, 0])
         ends = batches[-1][:, 0] + batches[-1][:, 1]
         assert np.array_equal(ends[:-1], batches[0][1:, 0])  # one lane ends where the next began

@@ -31,6 +31,8 @@ class SearchFlags:
     """The output may have so many times the tokens of the input ... [default: 2]"""
     max_extra: int | None = None
     """... and so many more. [default: 10]"""
+    length: int | None = None
+    """Tokens of the output at most, whatever the input. [default of generate: 200]"""
     min_length: int | None = None
     """Tokens before the end."""
     no_repeat_ngram: int | None = None

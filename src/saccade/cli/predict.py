@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 from cyclopts import Parameter
 
@@ -44,6 +44,10 @@ class PredictFlags(SearchFlags):
     """Of --sample: draw from the most probable tokens that together have probability p."""
     seed: int | None = None
     """Of --sample: what the draws are a function of."""
+    repetition_penalty: float | None = None
+    """Above 1, what was said before is chosen less; of one path, drawn or --beam 1."""
+    stop: Annotated[list[str] | None, Parameter(negative=())] = None
+    """End before this text; may be repeated; of one path, drawn or --beam 1."""
 
     def options(self, usual: "DecodeOptions") -> "DecodeOptions":
         """What was given; a flag that would do nothing is refused."""
@@ -73,6 +77,8 @@ class Places:
     """One object a line: text, score, tokens and more."""
     stream: Switch = False
     """Print each text while it is being made, one path (no beam)."""
+    unescape: Switch = False
+    """Read \\n in a line of input as a newline, as it is written in the output."""
     on_bad_utf8: Literal["stop", "replace"] = "stop"
     """What to do with a line that is not UTF-8."""
 
@@ -153,7 +159,7 @@ def _blocks(places: Places) -> Iterator[tuple[int, list[str]]]:
     typing = places.input == "-" and sys.stdin.isatty()
     start, size = 0, 1 if typing else BLOCK
     while texts := list(islice(lines, size)):
-        yield start, texts
+        yield start, [text.replace("\\n", "\n") for text in texts] if places.unescape else texts
         start += len(texts)
     if counts["bad_utf8"]:
         warn(f"{_named(places.input)}: {counts['bad_utf8']:,} lines of invalid UTF-8 repaired")

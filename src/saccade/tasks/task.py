@@ -117,8 +117,8 @@ class Task(Protocol):
         """The task of a run, from what `prepare` wrote."""
 
     @staticmethod
-    def suited(config: Any, model: Any) -> Any:
-        """The config, with what is unset decided by the class of the model."""
+    def suited(config: Any, model: Any, settings: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """The config and the given settings of a class of model, one fitted to the other."""
 
     @staticmethod
     def resumed(mine: Any, theirs: Any) -> Any:

@@ -90,8 +90,12 @@ class Translate:
         return cls(config, found[0], found[-1])
 
     @staticmethod
-    def suited(config: TranslateConfig, model: Any) -> TranslateConfig:  # noqa: ARG004
-        return config
+    def suited(
+        config: TranslateConfig,
+        model: Any,  # noqa: ARG004
+        settings: dict[str, Any],
+    ) -> tuple[TranslateConfig, dict[str, Any]]:
+        return config, settings
 
     @staticmethod
     def resumed(mine: TranslateConfig, theirs: TranslateConfig) -> TranslateConfig:
@@ -265,6 +269,8 @@ class Translate:
         prefixes: Sequence[str] | None,
     ) -> Callable[[Any, list[int]], list[list[Hypothesis]]]:
         """Search or draw, as the options say: (state, maximum lengths) -> n-best."""
+        if options.stop or options.repetition_penalty != 1:
+            raise InputError("stop and repetition_penalty are of generate, not of translate")
         first, eos = self.target.bos, self.target.eos
         constraints: list[Constraint] = []
         if prefixes is not None:

@@ -98,6 +98,7 @@ class Trainer:
             peak=self.config.peak_rate,
             warmup=self.config.warmup,
             dim=self.crew.settings.model.get("dim", 1),
+            floor=self.config.floor,
         )
         return SCHEDULES[self.config.schedule](Progress(step, self.share), rates)
 
