@@ -42,6 +42,8 @@ class Variant:
 TINY = {
     "transformer": {"dim": 8, "layers": 2, "heads": 2, "ffn_dim": 12},
     "gpt": {"dim": 8, "layers": 2, "heads": 2, "ffn_dim": 12, "context": 20},
+    "rnn": {"dim": 8, "layers": 2},
+    "transformer-xl": {"dim": 8, "layers": 2, "heads": 2, "ffn_dim": 12},
 }
 
 TRANSFORMERS = [  # together every placement, norm, position and kind of score
@@ -75,6 +77,11 @@ OTHER_TRANSFORMERS = [  # the rest of the product, for the tests that a new part
 LANGUAGE_MODELS = [
     Variant("gpt"),
     Variant("gpt", {"placement": "post", "bias": False, "activation": "gelu"}),
+    Variant("rnn"),
+    Variant("rnn", {"cell": "gru", "embedding_dim": 6, "norm": "layer"}),
+    Variant("rnn", {"cell": "rnn", "embedding_dim": 6, "tied": False, "layers": 1}),
+    Variant("transformer-xl"),
+    Variant("transformer-xl", {"placement": "pre"}),
 ]
 VARIANTS = TRANSFORMERS + LANGUAGE_MODELS
 ALL_VARIANTS = VARIANTS + OTHER_TRANSFORMERS

@@ -210,6 +210,7 @@ SENTENCES = st.lists(
         Variant("transformer"),
         Variant("transformer", {"score": {"name": "additive", "hidden_dim": 3}}),
         Variant("gpt", {"context": 40}),
+        Variant("transformer-xl"),
     ],
     ids=str,
 )
