@@ -30,6 +30,7 @@ SHORTER = {r"--minutes [\d.]+": "--steps 2", r"\bminutes=[\d.]+": "steps=2"}
 SECONDS = 300
 PRINTED = {  # by each example, among other things
     "attention_by_hand.py": ["112.0 96.0", "14.0 12.0", "0.88 0.12", "0.88 0.48 1.88"],
+    "from_markov_to_attention.py": ["sum              4       5", "values     please 1"],
     "own_score.py": ["mean of 4 heads"],
     "train_a_translator.py": ["score", "attention.svg"],
 }
