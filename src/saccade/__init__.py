@@ -18,14 +18,17 @@ if TYPE_CHECKING:
     from saccade.blocks.recording import record_attention
     from saccade.decoding.options import DecodeOptions
     from saccade.errors import InputError, TrainingError
+    from saccade.inspection.ablation import without_heads
     from saccade.inspection.comparison import compare
+    from saccade.inspection.explain import explain
+    from saccade.training.importance import head_importance
     from saccade.training.model import Model, load
     from saccade.training.run import Run
     from saccade.training.signals import Interrupted
 
 __all__ = [
     "DecodeOptions", "InputError", "Interrupted", "Model", "Run", "TrainingError", "__version__",
-    "compare", "load", "record_attention", "train",
+    "compare", "explain", "head_importance", "load", "record_attention", "train", "without_heads",
 ]  # fmt: skip
 
 _HOMES = {
@@ -36,8 +39,11 @@ _HOMES = {
     "Run": "saccade.training.run",
     "TrainingError": "saccade.errors",
     "compare": "saccade.inspection.comparison",
+    "explain": "saccade.inspection.explain",
+    "head_importance": "saccade.training.importance",
     "load": "saccade.training.model",
     "record_attention": "saccade.blocks.recording",
+    "without_heads": "saccade.inspection.ablation",
 }
 
 

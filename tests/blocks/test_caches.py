@@ -4,6 +4,8 @@ import pytest
 import torch
 from contracts.decoder_variants import BOS, Variant, padded, stepped
 
+from saccade.blocks.caches import KeyValueCache
+
 SOURCES = [[3, 4, 5], [6, 7, 8], [9, 10, 11], [3, 3, 3], [4, 5, 6]]
 
 
@@ -64,3 +66,68 @@ def test_a_step_leaves_the_old_cache_alone(started):
     model.step(torch.arange(5), older)
     assert torch.equal(older.past.keys, keys)
     assert torch.equal(older.past.values, values)
+
+
+def lengthened(state, number):
+    """So many steps more, each writing its number."""
+    states = [state]
+    for step in range(1, number + 1):
+        past = states[-1].grow(1)
+        past.append(0, *[torch.full((1, 1, 1, 2), float(step))] * 2)
+        states.append(past)
+    return states
+
+
+def contents(past):
+    return past.keys[0, 0, 0, :, 0].tolist(), past.values[0, 0, 0, :, 1].tolist()
+
+
+def empty():
+    return KeyValueCache.of(torch.zeros(1, 1, 1, 0, 2), torch.zeros(1, 1, 1, 0, 2))
+
+
+def test_a_cache_that_goes_on_is_seldom_copied():
+    """Room doubles: as many copies as the length has digits, in base two."""
+    states = lengthened(empty(), 1000)
+    rooms = {id(state.room) for state in states[1:]}
+    assert len(rooms) <= 11
+    for length, state in enumerate(states):
+        assert contents(state) == ([*range(1, length + 1)],) * 2
+
+
+def test_an_older_cache_has_a_future_of_its_own():
+    states = lengthened(empty(), 20)
+    assert states[15].room is states[20].room
+    other = states[15].grow(2)
+    other.append(0, *[torch.full((1, 1, 2, 2), -1.0)] * 2)
+    assert other.room is not states[15].room
+    assert contents(other) == ([*range(1, 16), -1, -1],) * 2
+    assert contents(states[20]) == ([*range(1, 21)],) * 2
+    again = lengthened(states[20], 3)[-1]
+    assert contents(again)[0][:20] == [*range(1, 21)]
+    assert contents(states[15]) == ([*range(1, 16)],) * 2
+
+
+def test_the_newest_of_a_cache_go_on_in_the_same_room():
+    states = lengthened(empty(), 20)
+    newest = states[20].newest(3)
+    assert contents(newest) == ([18, 19, 20],) * 2
+    assert newest.ages.tolist() == [3]
+    assert newest.newest(5) is newest
+    grown = newest.grow(1)
+    grown.append(0, *[torch.full((1, 1, 1, 2), -1.0)] * 2)
+    assert grown.room is states[20].room
+    assert contents(grown) == ([18, 19, 20, -1],) * 2
+    assert contents(states[20].grow(1).newest(4))[0][:3] == [18, 19, 20]
+
+
+def test_beam_search_makes_no_room_ahead():
+    state = empty().grow(1).select(torch.tensor([0, 0]))
+    assert state.room is None
+    assert state.grow(1).room.keys.shape[-2] == 2
+
+
+def test_a_state_may_be_taken_out_of_inference_mode():
+    with torch.inference_mode():
+        states = lengthened(empty(), 6)
+    assert contents(lengthened(states[5], 2)[-1])[0][:5] == [1, 2, 3, 4, 5]

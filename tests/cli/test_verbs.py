@@ -256,7 +256,7 @@ def test_eval(saccade: Saccade, run_folder: Path, corpus: Path) -> None:
     assert len(kept["by_example"]) == 4
     answer = json.loads(saccade("eval", run_folder, *data, "--json", "--name", "again").out)
     assert answer["examples"] == 4
-    assert {"value", "signature"} == answer["metrics"]["BLEU"].keys()
+    assert {"value", "signature", "better"} == answer["metrics"]["BLEU"].keys()
     again = json.loads((run_folder / "evals" / "again.json").read_text())
     assert answer["decoding"] == again["decoding"]
     assert (kept["decoding"]["beam"], again["decoding"]["beam"]) == (1, DecodeOptions().beam)
@@ -377,3 +377,16 @@ def test_commands_to_paste_are_found(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def test_clock() -> None:
     assert [clock(5.0), clock(65.0), clock(3725.0), clock(None)] == ["0:05", "1:05", "1:02:05", "–"]
+
+
+def test_explain_shows_the_arithmetic_of_a_token(
+    saccade: Callable[..., Said], run_folder: Path
+) -> None:
+    shown = saccade("explain", run_folder, "the cat", "--head", 1, "--token", 0)
+    assert shown.code == 0, shown.err
+    assert "q·k / √K" in shown.out
+    read = json.loads(saccade("explain", run_folder, "the cat", "--head", 1, "--json").out)
+    assert f"{read['products'][0]:.2f}" in shown.out
+    assert sum(read["weights"]) == pytest.approx(1, abs=1e-5)
+    wrong = saccade("explain", run_folder, "the cat", "--token", "nowhere")
+    assert (wrong.code, "no token is 'nowhere'" in wrong.err) == (2, True)

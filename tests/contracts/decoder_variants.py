@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from saccade.blocks.sequences import Padded
+from saccade.inspection.contracts import Sourceless
 from saccade.models import MODELS
 
 VOCAB, BOS, EOS = 13, 1, 2
@@ -21,11 +22,13 @@ class Variant:
 
     def build(self, seed: int = 0):
         torch.manual_seed(seed)
-        kind = MODELS[self.model]
-        config = kind.Config(
-            source_vocab_size=VOCAB, target_vocab_size=VOCAB, **TINY[self.model], **self.settings
-        )
-        model = kind(config, joint=self.joint).double().eval()
+        kind, settings = MODELS[self.model], {**TINY[self.model], **self.settings}
+        if "generate" in kind.tasks:
+            model = Sourceless(kind(kind.Config(vocab_size=VOCAB, **settings)))
+        else:
+            config = kind.Config(source_vocab_size=VOCAB, target_vocab_size=VOCAB, **settings)
+            model = kind(config, joint=self.joint)
+        model = model.double().eval()
         with torch.no_grad():  # away from starts such as gamma = 1, beta = 0, which hide mistakes
             for parameter in model.parameters():
                 parameter.add_(0.2 * torch.randn_like(parameter))
@@ -39,6 +42,9 @@ class Variant:
 TINY = {
     "transformer": {"dim": 8, "layers": 2, "heads": 2, "ffn_dim": 12},
     "seq2seq": {"dim": 8, "embedding_dim": 6},
+    "gpt": {"dim": 8, "layers": 2, "heads": 2, "ffn_dim": 12, "context": 20},
+    "rnn": {"dim": 8, "layers": 2},
+    "transformer-xl": {"dim": 8, "layers": 2, "heads": 2, "ffn_dim": 12},
 }
 
 TRANSFORMERS = [  # together every placement, norm, position and kind of score
@@ -105,7 +111,16 @@ OTHER_SEQ2SEQS = [
     Variant("seq2seq", {"order": "luong", "attention": "none", "cell": "lstm"}),
     Variant("seq2seq", {"memory": "unchanged", "cell": "rnn", "layers": 2, "weighting": "hard"}),
 ]
-VARIANTS = TRANSFORMERS + SEQ2SEQS
+LANGUAGE_MODELS = [
+    Variant("gpt"),
+    Variant("gpt", {"placement": "post", "bias": False, "activation": "gelu"}),
+    Variant("rnn"),
+    Variant("rnn", {"cell": "gru", "embedding_dim": 6, "norm": "layer"}),
+    Variant("rnn", {"cell": "rnn", "embedding_dim": 6, "tied": False, "layers": 1}),
+    Variant("transformer-xl"),
+    Variant("transformer-xl", {"placement": "pre"}),
+]
+VARIANTS = TRANSFORMERS + SEQ2SEQS + LANGUAGE_MODELS
 ALL_VARIANTS = VARIANTS + OTHER_TRANSFORMERS + OTHER_SEQ2SEQS
 
 

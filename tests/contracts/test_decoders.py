@@ -59,7 +59,9 @@ def test_no_target_position_sees_a_later_one(variant):
 @ALL
 def test_the_gradient_to_later_target_positions_is_exactly_zero(variant):
     model, inputs = variant.build(), []
-    model.target_embedding.register_forward_hook(lambda _m, _i, output: inputs.append(output))
+    language_model = getattr(model, "model", None)
+    embedding = language_model.embedding if language_model else model.target_embedding
+    embedding.register_forward_hook(lambda _m, _i, output: inputs.append(output))
     with torch.enable_grad():
         hidden = model(padded(*SOURCES), torch.tensor(TARGETS))
         embedded = inputs[-1]  # a joint embedding also reads the source, before
@@ -210,6 +212,8 @@ SENTENCES = st.lists(
         Variant("transformer", {"score": {"name": "additive", "hidden_dim": 3}}),
         Variant("seq2seq"),
         Variant("seq2seq", {"order": "luong", "attention": LOCAL, "weighting": "hard"}),
+        Variant("gpt", {"context": 40}),
+        Variant("transformer-xl"),
     ],
     ids=str,
 )

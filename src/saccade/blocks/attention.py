@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.masks import masked_softmax
-from saccade.blocks.recording import Observed
+from saccade.blocks.recording import Inside, Observed
 from saccade.blocks.scores import ScaledDot, Score
 from saccade.errors import InputError
 
@@ -56,6 +56,8 @@ class Widths:
 class Attention(Observed):
     """What all attentions share: weigh the values by the scores, join the heads, project."""
 
+    probes = switchable = True
+
     def __init__(
         self,
         widths: Widths,
@@ -82,14 +84,17 @@ class Attention(Observed):
         """The heads' weighted averages, joined; `keys` have been through `score.prepare`."""
         # The kernel's own dropout is not a function of our keys.
         drops = self.training and self.dropout.p > 0
-        if self.kernel and self.watcher is None and not drops:
+        if self.kernel and not self.watched and not drops:
             averages = F.scaled_dot_product_attention(query, keys, value, mask)
         else:
-            weights = masked_softmax(self.score(query, keys), mask)
+            scores = self.score(query, keys)
+            weights = masked_softmax(scores, mask)
+            averages = self.dropout(weights) @ value
             if self.watcher is not None:
                 self.watcher(weights)
-            averages = self.dropout(weights) @ value
-        return averages.transpose(1, 2).flatten(-2)
+            if self.probe is not None:
+                self.probe(Inside(weights, query, keys, value, scores, mask, averages))
+        return self.kept(averages).transpose(1, 2).flatten(-2)
 
     def attend(
         self,

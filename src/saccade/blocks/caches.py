@@ -8,18 +8,45 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from saccade.blocks.attention import CrossAttention, SelfAttention, split_heads
+from saccade.blocks.masks import causal_mask, combine
 from saccade.blocks.recurrent_attention import NoAttention, RecurrentAttention
 from saccade.blocks.reinforce import Choice
 
 
+class Room:
+    """Memory for the keys and values of a cache, with places to spare behind those in use."""
+
+    __slots__ = ("keys", "used", "values")
+
+    def __init__(
+        self,
+        keys: Float[Tensor, "layers N H C A"],
+        values: Float[Tensor, "layers N H C K"],
+        used: int,
+    ):
+        self.keys, self.values = keys, values
+        self.used = used  # places that some cache has; only the one that ends here may go on
+
+    def takes(self, start: int, end: int) -> bool:
+        """Whether the places from start to end are there and nobody's."""
+        same_mode = self.keys.is_inference() == torch.is_inference_mode_enabled()
+        return same_mode and self.used == start and end <= self.keys.shape[-2]
+
+
 @dataclass(frozen=True, slots=True)
 class KeyValueCache:
-    """Keys and values of every layer, newest last, so that rows of any age grow alike."""
+    """Keys and values of every layer, newest last, so that rows of any age grow alike.
+
+    A value: what it shows never changes. Growing writes behind it, into room that several caches
+    share, if it is the newest of them; an older one, having another future, grows in a copy.
+    """
 
     keys: Float[Tensor, "layers N H L A"]  # as the score prepared them, which sets their width
     values: Float[Tensor, "layers N H L K"]
     ages: Int[Tensor, " N"]  # how many tokens each row has read
     mask: Bool[Tensor, "N 1 1 L"] | None  # None: all rows are of one age
+    room: Room | None = None  # None: no places to spare
+    end: int = 0  # the place in the room behind the newest token
 
     @classmethod
     def of(
@@ -28,6 +55,11 @@ class KeyValueCache:
         """Rows that have all read the same number of tokens, none at the start."""
         _, rows, _, length, _ = keys.shape
         return cls(keys, values, torch.full((rows,), length, device=keys.device), None)
+
+    @property
+    def length(self) -> int:
+        """How many tokens the oldest row has read."""
+        return self.keys.shape[-2]
 
     def select(self, rows: Int[Tensor, " M"]) -> "KeyValueCache":
         keys, values, ages = self.keys[:, rows], self.values[:, rows], self.ages[rows]
@@ -39,23 +71,66 @@ class KeyValueCache:
         return KeyValueCache(keys, values, ages, _newest(ages, oldest))
 
     def join(self, other: "KeyValueCache") -> "KeyValueCache":
-        size = max(self.keys.shape[-2], other.keys.shape[-2])
+        size = max(self.length, other.length)
         ages = torch.cat([self.ages, other.ages])
         keys = torch.cat([_widen(self.keys, size), _widen(other.keys, size)], dim=1)
         values = torch.cat([_widen(self.values, size), _widen(other.values, size)], dim=1)
         return KeyValueCache(keys, values, ages, _newest(ages, size))
 
-    def grow(self, size: int, counts: Int[Tensor, " N"] | None = None) -> "KeyValueCache":
-        """Room for `size` more tokens; with `counts`, only the last so many of a row are real.
+    def newest(self, size: int) -> "KeyValueCache":
+        """Only the last `size` places: what came before is forgotten."""
+        if self.length <= size:
+            return self
+        start, ages = self.length - size, self.ages.clamp(max=size)
+        keys, values = self.keys[..., start:, :], self.values[..., start:, :]
+        mask = None if self.mask is None else _newest(ages, size)
+        return KeyValueCache(keys, values, ages, mask, self.room, self.end)
 
-        The room is new memory, written once by the step that asked for it: the old value stays.
+    def grow(self, size: int, counts: Int[Tensor, " N"] | None = None) -> "KeyValueCache":
+        """Places for `size` more tokens; with `counts`, only the last so many of a row are real.
+
+        They are written once, by the step that asked for them.
         """
-        keys, values = _lengthen(self.keys, size), _lengthen(self.values, size)
+        length = self.length + size
+        room, end = self.room, self.end + size
+        if room is None or not room.takes(self.end, end):
+            # Who grows twice in a row will go on, and gets room for as much again. Beam search
+            # chooses rows, in new memory, before each step: it would only leave room unused.
+            spare = 0 if room is None else length
+            keys, values = (_lengthen(s, size + spare) for s in (self.keys, self.values))
+            room, end = Room(keys, values, self.length), length
+        room.used = end
+        keys, values = (s[..., end - length : end, :] for s in (room.keys, room.values))
         if counts is not None:
             ages = self.ages + counts
-            return KeyValueCache(keys, values, ages, _newest(ages, keys.shape[-2]))
+            return KeyValueCache(keys, values, ages, _newest(ages, length), room, end)
         mask = None if self.mask is None else F.pad(self.mask, (0, size), value=True)
-        return KeyValueCache(keys, values, self.ages + size, mask)
+        return KeyValueCache(keys, values, self.ages + size, mask, room, end)
+
+    def places(self, size: int) -> Int[Tensor, "N T"]:
+        """The positions of the newest tokens of each row, 0 for what is no token."""
+        before = torch.arange(size, 0, -1, device=self.ages.device)
+        return (self.ages.unsqueeze(1) - before).clamp(min=0)
+
+    def mask_of(self, size: int) -> Bool[Tensor, "#N 1 #T L"] | None:
+        """What the newest tokens may look at: themselves and what their row read before."""
+        if size == 1:
+            return self.mask
+        causal = causal_mask(size, self.length, device=self.keys.device)
+        return combine(self.mask, causal[None, None])
+
+    def append(
+        self,
+        layer: int,
+        keys: Float[Tensor, "N H T A"],
+        values: Float[Tensor, "N H T K"],
+    ) -> tuple[Float[Tensor, "N H L A"], Float[Tensor, "N H L K"]]:
+        """Write a layer's keys and values into the newest places; all that it has now."""
+        start = self.length - keys.shape[-2]
+        all_keys, all_values = self.keys[layer], self.values[layer]
+        all_keys[:, :, start:] = keys
+        all_values[:, :, start:] = values
+        return all_keys, all_values
 
     def attend(
         self,
@@ -66,9 +141,7 @@ class KeyValueCache:
     ) -> Float[Tensor, "N T D"]:
         """Write the keys and values of x into the newest places, and attend to all."""
         query, keys, values = attention.project(x)
-        self.keys[layer, :, :, -x.shape[1] :] = keys
-        self.values[layer, :, :, -x.shape[1] :] = values
-        return attention.attend(query, self.keys[layer], self.values[layer], mask)
+        return attention.attend(query, *self.append(layer, keys, values), mask)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +187,7 @@ class SourceMemory:
         keys, values = self.keys[layer], self.values[layer]
         if self.places is None:
             return attention(x, keys, values, self.mask)
-        if x.shape[1] > 1 or attention.watcher is not None:
+        if x.shape[1] > 1 or attention.watched:
             mask = None if self.mask is None else self.mask[self.index]
             return attention(x, keys[self.index], values[self.index], mask)
         query = self._side_by_side(attention.query(x).squeeze(1))  # (B, W, D)

@@ -11,19 +11,23 @@ from torch.nn import functional as F
 class TokenEmbedding(nn.Module):
     """Vaswani et al. 2017, 3.4:  sqrt(d) E[token], E of variance 1/d so that it also predicts.
 
-    Source, target and output share weights by sharing this module: pass the same object.
+    Source, target and output share weights by sharing this module: pass the same object. Models
+    that add positions of their own size (GPT) take the rows as they are: scale 1.
     """
 
-    def __init__(self, vocab_size: int, dim: int, padding: int | None = None):
+    def __init__(
+        self, vocab_size: int, dim: int, padding: int | None = None, scale: float | None = None
+    ):
         super().__init__()
-        self.padding, self.scale = padding, math.sqrt(dim)
+        self.padding, self.scale = padding, math.sqrt(dim) if scale is None else scale
         self.weight = nn.Parameter(torch.empty(vocab_size, dim))
-        nn.init.normal_(self.weight, std=1 / self.scale)
+        nn.init.normal_(self.weight, std=1 / math.sqrt(dim))
         if padding is not None:
             nn.init.zeros_(self.weight[padding])
 
     def forward(self, tokens: Int[Tensor, "*B"]) -> Float[Tensor, "*B D"]:
-        return F.embedding(tokens, self.weight, self.padding) * self.scale
+        rows = F.embedding(tokens, self.weight, self.padding)
+        return rows if self.scale == 1 else rows * self.scale
 
 
 class TiedOutput(nn.Module):

@@ -31,9 +31,10 @@ class FeedForward(nn.Module):
         activation: Activation = torch.relu,
         dropout: float = 0.0,
         output_bias: bool = True,
+        input_bias: bool = True,
     ):
         super().__init__()
-        self.expand = nn.Linear(dim, ffn_dim)
+        self.expand = nn.Linear(dim, ffn_dim, bias=input_bias)
         self.activation = activation
         self.dropout = Dropout(dropout)
         self.contract = nn.Linear(ffn_dim, dim, bias=output_bias)

@@ -1,7 +1,9 @@
 """A batch of sequences of different lengths."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
@@ -15,6 +17,13 @@ class Padded:
     tokens: Int[Tensor, "B S"]
     lengths: Int[Tensor, " B"]
 
+    @classmethod
+    def of(cls, rows: Sequence[Sequence[int]], pad: int, device: torch.device) -> "Padded":
+        """Rows of ids as a batch."""
+        size = max(map(len, rows))
+        tokens = torch.tensor([[*row, *[pad] * (size - len(row))] for row in rows], device=device)
+        return cls(tokens, torch.tensor([len(row) for row in rows], device=device))
+
     @property
     def mask(self) -> Bool[Tensor, "B 1 1 S"] | None:
         """What may be attended to; None when nothing is padded, which saves the kernel work."""
@@ -22,3 +31,16 @@ class Padded:
         if int(self.lengths.min()) == size:
             return None
         return padding_mask(self.lengths, size)[:, None, None]
+
+
+def padded_in_front(
+    rows: Sequence[Sequence[int]], device: torch.device | None = None
+) -> tuple[Int[Tensor, "N T"], Int[Tensor, " N"]]:
+    """Prefixes of different lengths, newest token last as in a cache, and how many are real."""
+    size = max(map(len, rows), default=0)
+    tokens = [[0] * (size - len(row)) + list(row) for row in rows]
+    lengths = [len(row) for row in rows]
+    return (
+        torch.tensor(tokens, dtype=torch.long, device=device).view(len(rows), size),
+        torch.tensor(lengths, dtype=torch.long, device=device),
+    )

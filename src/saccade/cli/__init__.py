@@ -7,7 +7,19 @@ from collections.abc import Callable, Sequence
 
 from cyclopts import App, CycloptsError
 
-from saccade.cli import check, compare, demo, evaluate, models, predict, tasks, train
+from saccade.cli import (
+    check,
+    compare,
+    demo,
+    evaluate,
+    explain,
+    explore,
+    models,
+    predict,
+    serve,
+    tasks,
+    train,
+)  # fmt: skip
 from saccade.cli.terminal import close_quietly, note, this_command, utf8_streams
 from saccade.errors import InputError, TrainingError
 from saccade.version import __version__
@@ -36,6 +48,9 @@ VERBS: dict[str, tuple[Callable[..., int | None], str]] = {  # with the example 
     "eval": (evaluate.evaluate, "saccade eval my-run --data test.en test.de"),
     "predict": (predict.predict, "saccade predict my-run --input texts.en --beam 5"),
     "compare": (compare.compare, "saccade compare run-1 run-2 --eval test --out charts"),
+    "explain": (explain.explain, 'saccade explain my-run "A man sleeps." --head 1 --token 2'),
+    "explore": (explore.explore, "saccade explore my-run"),
+    "serve": (serve.serve, "saccade serve my-run --port 8080"),
     "models": (models.models, "saccade models transformer"),
     "tasks": (tasks.tasks, "saccade tasks"),
     "check": (check.check, "saccade check my_score.py:MyScore"),

@@ -82,8 +82,9 @@ def parameters(cls: Any, values: dict[str, Any]) -> int:
         for field in dataclasses.fields(cls.Config)
         if field.default is dataclasses.MISSING
     }
+    shared = {"joint": True} if "source_vocab_size" in required else {}
     with torch.device("meta"):
-        model = cls(cls.Config(**required, **values), joint=True)
+        model = cls(cls.Config(**required, **values), **shared)
     return sum(parameter.numel() for parameter in model.parameters())
 
 

@@ -1,8 +1,6 @@
 """What a translation looked at: attention as a map of words, and as hard links between them."""
 
-import html
 import shutil
-import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,20 +10,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from saccade.blocks.recording import check_head
 from saccade.errors import InputError, nearest
-from saccade.inspection.paper import visible
-from saccade.inspection.pictures import check_picture_path, heat_map, save_figure
+from saccade.inspection.page import Shown, attention_page, notebook_frame
+from saccade.inspection.pictures import check_picture_path, head_grid, heat_map, save_figure
+from saccade.inspection.terminal import NARROWEST, draw_map
+from saccade.inspection.word_pictures import token_lines
 
 if TYPE_CHECKING:
     import matplotlib.figure
 
 Link = tuple[int, int]  # a word of the source, a word of the target, counted from 0
+PAGES = (".html", ".htm")
 Span = tuple[int, int]  # characters from, to; an empty span (a special token) lies in no word
-
-SHADES = {0.6: "█", 0.4: "▓", 0.2: "▒", 0.05: "░"}  # from this weight on, the darkest that fits
-SKIN_TONES = "🏻🏼🏽🏾🏿"  # they colour the emoji before them
-MARKS = ("Mn", "Me", "Mc")  # Unicode categories of what is drawn onto the letter before
-NARROWEST = 16  # columns of a terminal
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +30,10 @@ class AttentionMap:
     """The attention of one sentence by layer, in the order of the layers, with its tokens."""
 
     weights: dict[str, Float[Tensor, "H T S"]]
-    source: list[str]
-    target: list[str]
+    source: list[str]  # the keys
+    target: list[str]  # the queries
+    kind: str = "cross"
+    others: tuple["AttentionMap", ...] = ()  # of the same sentence: encoder, decoder
 
     def __post_init__(self) -> None:
         shape = (len(self.target), len(self.source))
@@ -55,17 +54,54 @@ class AttentionMap:
         if head is None:
             return self.average(layer)
         weights = self._layer(layer)
-        if not 0 <= head < len(weights):
-            raise InputError(f"no head {head}: this layer has heads 0 to {len(weights) - 1}")
+        check_head(head, len(weights))
         return weights[head]
 
+    def every(self) -> dict[str, "AttentionMap"]:
+        """The attention of all kinds that were recorded, this one first."""
+        return {each.kind: each for each in (self, *self.others)}
+
+    def holding(self, layer: str | None) -> "AttentionMap":
+        """The map of that layer among all that were recorded; without a name this one."""
+        if layer is None or layer in self.weights:
+            return self
+        known = {name: each for each in self.others for name in each.weights}
+        if layer not in known:
+            names = [*self.weights, *known]
+            raise InputError(f"no attention layer {layer!r}; {nearest(layer, names)}")
+        return known[layer]
+
     def plot(self, layer: str | None = None, head: int | None = None) -> "matplotlib.figure.Figure":
-        return heat_map(self.matrix(layer, head), self.source, self.target)
+        """The alignment heat map."""
+        seen = self.holding(layer)
+        return heat_map(seen.matrix(layer, head), seen.source, seen.target)
+
+    def lines(
+        self, layer: str | None = None, head: int | None = None, word: int | None = None
+    ) -> "matplotlib.figure.Figure":
+        """Lines between the tokens; with `word` those of one target token stand out."""
+        seen = self.holding(layer)
+        return token_lines(seen.matrix(layer, head), seen.source, seen.target, word=word)
+
+    def grid(self) -> "matplotlib.figure.Figure":
+        """All layers and heads at a glance."""
+        return head_grid(self.weights)
 
     def save(self, path: str | Path, layer: str | None = None, head: int | None = None) -> Path:
-        """Draw into a PNG or SVG file, by its suffix."""
-        check_picture_path(path)
-        return save_figure(self.plot(layer, head), path)
+        """Write a picture (PNG, SVG) or a page to explore (HTML, one file), by the suffix."""
+        path = Path(path)
+        check_picture_path(path, PAGES)
+        if path.suffix.lower() not in PAGES:
+            return save_figure(self.plot(layer, head), path)
+        path.write_text(self.page(layer, head), encoding="utf-8")
+        return path
+
+    def page(self, layer: str | None = None, head: int | None = None) -> str:
+        """The page to explore, with all that was recorded; it opens at this layer and head."""
+        seen = self.holding(layer)
+        seen.matrix(layer, head)  # says what is wrong with them
+        name = list(seen.weights)[-1] if layer is None else layer
+        return attention_page(self.every(), Shown(seen.kind, name, head))
 
     def text(
         self, width: int | None = None, layer: str | None = None, head: int | None = None
@@ -74,21 +110,21 @@ class AttentionMap:
         width = max(shutil.get_terminal_size().columns, NARROWEST) if width is None else width
         if width < NARROWEST:
             raise InputError(f"width {width} is too narrow to draw in: at least {NARROWEST}")
-        return _draw(self.matrix(layer, head).tolist(), self.source, self.target, width)
+        seen = self.holding(layer)
+        return draw_map(seen.matrix(layer, head).tolist(), seen.source, seen.target, width)
 
     def __str__(self) -> str:
         return self.text()
 
     def _repr_html_(self) -> str:
-        return _table(self.matrix().tolist(), self.source, self.target)
+        return notebook_frame(self.page(), len(self.target)) if self.weights else "no attention"
 
     def _layer(self, name: str | None) -> Float[Tensor, "H T S"]:
-        if not self.weights:
+        weights = self.holding(name).weights
+        if not weights:
             raise InputError("no attention was recorded for this sentence")
-        name = list(self.weights)[-1] if name is None else name
-        if name not in self.weights:
-            raise InputError(f"no attention layer {name!r}; {nearest(name, self.weights)}")
-        return self.weights[name].detach().to("cpu", torch.float32)
+        name = list(weights)[-1] if name is None else name
+        return weights[name].detach().to("cpu", torch.float32)
 
 
 def word_weights(
@@ -185,105 +221,3 @@ def _shares(pieces: Sequence[Span], words: Sequence[Span]) -> Float[Tensor, "N W
     ]
     shares = torch.tensor(overlap, dtype=torch.float32).view(len(pieces), len(words))
     return shares / shares.sum(dim=1, keepdim=True).clamp_min(1.0)
-
-
-def _draw(weights: list[list[float]], source: list[str], target: list[str], width: int) -> str:
-    """Source tokens upright on top, a row of shades for each target token, what the shades mean."""
-    labels = [_clusters(token) for token in target]
-    room = min(max((_width(label) for label in labels), default=0), width // 3)
-    columns = [_fit(_clusters(token), 12, each=1) for token in source]
-    wide = any(_cell_width(cluster) > 1 for column in columns for cluster in column)
-    cell = 2 if wide or room + 1 + 2 * len(source) <= width else 1
-    shown = min(len(source), (width - room - 1) // cell)
-
-    tallest = max((len(column) for column in columns[:shown]), default=0)
-    lines = []
-    for level in range(tallest):
-        cells = []
-        for column in columns[:shown]:  # words stand on the first row: short ones start lower
-            index = level - (tallest - len(column))
-            cluster = column[index] if index >= 0 else ""
-            cells.append(cluster + " " * (cell - _cell_width(cluster)))
-        lines.append(" " * (room + 1) + "".join(cells).rstrip(" "))
-    for label, row in zip(labels, weights, strict=True):
-        short = _fit(label, room)
-        name = " " * (room - _width(short)) + _left_to_right("".join(short))
-        cells = [_shade(weight, cell) for weight in row[:shown]]
-        lines.append(f"{name} {''.join(cells)}".rstrip(" "))
-    legend = "  ".join(f"{shade} {least:.2f}" for least, shade in reversed(SHADES.items()))
-    notes = [legend]
-    if shown < len(source):
-        notes.append(f"{shown} of {len(source)} source tokens shown")
-    return "\n".join([*lines, *("".join(_fit(list(note), width)) for note in notes)])
-
-
-def _shade(weight: float, cell: int) -> str:
-    shades = (shade * cell for least, shade in SHADES.items() if weight >= least)
-    return next(shades, "·".ljust(cell))
-
-
-def _clusters(token: str) -> list[str]:
-    """The characters as one sees them: marks stay with their letter, of joined emoji the first.
-
-    Terminals disagree how wide joined and coloured emoji are; about their first they agree.
-    """
-    clusters: list[str] = []
-    before = ""
-    for c in visible(token):
-        category = unicodedata.category(c)
-        joined = before == "\u200d" and category == "So"
-        if category in MARKS:
-            clusters[-1:] = [(clusters[-1] if clusters else " ") + c]
-        elif category != "Cf" and c not in SKIN_TONES and not joined:
-            clusters.append(c)
-        before = c
-    return clusters
-
-
-def _cell_width(cluster: str) -> int:
-    """Terminal columns of one cluster: two for East Asian wide characters and emoji."""
-    return 2 if cluster and unicodedata.east_asian_width(cluster[0]) in "WF" else len(cluster[:1])
-
-
-def _width(clusters: Sequence[str]) -> int:
-    return sum(map(_cell_width, clusters))
-
-
-def _fit(clusters: list[str], room: int, each: int | None = None) -> list[str]:
-    """Cut to `room` columns (or clusters, when each counts as one), an ellipsis for the rest."""
-    sizes = [each or _cell_width(cluster) for cluster in clusters]
-    if sum(sizes) <= room:
-        return clusters
-    kept, used = [], 1
-    for cluster, size in zip(clusters, sizes, strict=True):
-        if used + size > room:
-            break
-        kept.append(cluster)
-        used += size
-    return [*kept, "…"]
-
-
-def _left_to_right(text: str) -> str:
-    """Keep a Hebrew or Arabic label from turning the whole row around."""
-    turned = any(unicodedata.bidirectional(c) in ("R", "AL") for c in text)
-    return f"\u200e{text}\u200e" if turned else text
-
-
-def _table(weights: list[list[float]], source: list[str], target: list[str]) -> str:
-    """The map as an HTML table: the darkness of a cell is its weight, its number the tooltip."""
-    top = max((weight for row in weights for weight in row), default=0.0) or 1.0
-    sans = "font:13px system-ui,sans-serif;border-collapse:separate;border-spacing:2px"
-    upright = "writing-mode:vertical-rl;transform:rotate(180deg);text-align:left;font-weight:400"
-    head = "".join(
-        f'<th style="{upright}"><bdi>{html.escape(visible(token))}</bdi></th>' for token in source
-    )
-    body = ""
-    for token, row in zip(target, weights, strict=True):
-        name = f"<bdi>{html.escape(visible(token))}</bdi>"
-        cells = "".join(
-            f'<td title="{weight:.2f}" style="width:22px;height:22px;padding:0;'
-            f'background:rgba(27,73,168,{weight / top:.3f})"></td>'
-            for weight in row
-        )
-        body += f'<tr><th style="text-align:right;font-weight:400">{name}</th>{cells}</tr>'
-    return f'<table style="{sans}"><tr><th></th>{head}</tr>{body}</table>'

@@ -7,7 +7,7 @@ Tiny sizes and double precision: what differs here differs by mistake, not by ro
 import dataclasses
 import inspect
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -125,18 +125,40 @@ SCORE_CHECKS: dict[str, Check] = {
 }
 
 
-# --- a model of translate -----------------------------------------------------------------------
+# --- a model of translate or generate -----------------------------------------------------------
+
+
+class Sourceless(nn.Module):
+    """A language model in a translator's place: it never looks at the source."""
+
+    def __init__(self, model: Any):
+        super().__init__()
+        self.model = model
+        self.logits, self.step, self.limit = model.logits, model.step, model.limit
+
+    def forward(self, source: Padded, target: Tensor) -> Tensor:  # noqa: ARG002
+        hidden: Tensor = self.model(target)[0]
+        return hidden
+
+    def start(self, source: Padded, prefix: Sequence[Sequence[int]] | None = None) -> Any:
+        return self.model.start(len(source.tokens), prefix)
+
+
+def _generates(cls: Any) -> bool:
+    return "generate" in getattr(cls, "tasks", ())
 
 
 def tiny_model(cls: Any, seed: int = 1) -> Any:
     """The model as small as its settings go, in double precision, not in training."""
     torch.manual_seed(seed)
-    return cls(cls.Config(**_sizes(cls)), joint=True).double().eval()
+    config = cls.Config(**_sizes(cls))
+    model = Sourceless(cls(config)) if _generates(cls) else cls(config, joint=True)
+    return model.double().eval()
 
 
 def _sizes(cls: Any) -> dict[str, Any]:
     names = [field.name for field in dataclasses.fields(cls.Config)]
-    wanted = {"dim": 16, "layers": 2, "heads": 2, "ffn_dim": 32, "dropout": 0.1}
+    wanted = {"dim": 16, "layers": 2, "heads": 2, "ffn_dim": 32, "dropout": 0.1, "context": 16}
     sizes = {name: value for name, value in wanted.items() if name in names}
     return sizes | {name: VOCABULARY for name in names if name.endswith("vocab_size")}
 
@@ -244,6 +266,24 @@ def learns(cls: Any) -> None:
         assert torch.isfinite(parameter.grad).all(), f"the gradient of {name} is not finite"
 
 
+@torch.no_grad()
+def carries_on(cls: Any) -> None:
+    """Segments of a text, with what the model carries from one to the next, are the whole text."""
+    model, tokens = tiny_model(cls).model, _targets()
+    wanted, _ = model(tokens)
+    first, carry = model(tokens[:, :2])
+    if carry is None:  # it reads every segment afresh
+        return
+    for name, tensor in carry.items():
+        assert not tensor.requires_grad, f"carry {name!r} is not detached"
+        assert len(tensor) == len(tokens), f"carry {name!r} has no row for each text"
+    second, _ = model(tokens[:, 2:], carry)
+    near(torch.cat([first, second], dim=1), wanted, "what is carried does not replace the text")
+    rows = torch.tensor([2, 0])
+    chosen, _ = model(tokens[rows, 2:], {name: each[rows] for name, each in carry.items()})
+    near(chosen, wanted[rows, 2:], "what is carried is not stored by row")
+
+
 MODEL_CHECKS: dict[str, Check] = {
     "no future is seen": sees_no_future,
     "padding changes nothing": ignores_padding,
@@ -253,6 +293,11 @@ MODEL_CHECKS: dict[str, Check] = {
     "weights hold all of it": survives_saving,
     "every parameter learns": learns,
 }
+LANGUAGE_CHECKS: dict[str, Check] = {
+    promise: check
+    for promise, check in MODEL_CHECKS.items()
+    if check is not ignores_padding  # there is none
+} | {"a text goes on in segments": carries_on}
 
 
 # --- a task ---------------------------------------------------------------------------------------
@@ -261,8 +306,9 @@ MODEL_CHECKS: dict[str, Check] = {
 def has_methods(cls: Any) -> None:
     """All that the trainer and the commands call."""
     wanted = (
-        "prepare", "load", "fingerprints", "model_fields", "build", "store", "order", "collate",
-        "objective", "predict", "predict_dev", "stream", "pairs", "score",
+        "prepare", "load", "suited", "resumed", "fingerprints", "model_fields", "build", "store",
+        "open", "order", "collate", "objective", "examples", "units", "measure", "score",
+        "predict", "stream",
     )  # fmt: skip
     missing = [name for name in wanted if not callable(getattr(cls, name, None))]
     assert not missing, f"it lacks {', '.join(missing)}"
@@ -315,8 +361,9 @@ TASK_CHECKS: dict[str, Check] = {
 
 def checks_for(cls: Any) -> tuple[str, Mapping[str, Check]]:
     """What a class is, by what it has: a score, a model or a task, and the checks of that kind."""
+    model = LANGUAGE_CHECKS if _generates(cls) else MODEL_CHECKS
     kinds: dict[str, tuple[tuple[str, ...], Mapping[str, Check]]] = {
-        "model": (("start", "step", "Config"), MODEL_CHECKS),
+        "model": (("start", "step", "Config"), model),
         "score": (("prepare", "forward"), SCORE_CHECKS),
         "task": (("prepare", "Config"), TASK_CHECKS),
     }

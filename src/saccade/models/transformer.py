@@ -14,16 +14,15 @@ from saccade.blocks.caches import KeyValueCache, SourceMemory
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
 from saccade.blocks.feedforward import ACTIVATIONS, FeedForward
-from saccade.blocks.masks import causal_mask, combine
+from saccade.blocks.layers import SelfAttentionLayer
+from saccade.blocks.masks import causal_mask
 from saccade.blocks.norms import NORMS, PLACEMENTS, Placement
 from saccade.blocks.positions import POSITIONS
 from saccade.blocks.scores import SCORES
-from saccade.blocks.sequences import Padded
+from saccade.blocks.sequences import Padded, padded_in_front
 from saccade.config import find, part
 from saccade.errors import InputError
-
-# A run folder may be a stranger's: beyond these, building its model would fill the memory.
-MOST = {"dim": 1 << 16, "layers": 1000, "heads": 1 << 16, "ffn_dim": 1 << 20, "limit": 1 << 24}
+from saccade.models.limits import check_rates, check_sizes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,13 +47,8 @@ class TransformerConfig:
     bias: bool = False  # of attention and the second feed-forward map
 
     def __post_init__(self) -> None:
-        for name, most in MOST.items():
-            value = getattr(self, name)
-            if not 1 <= value <= most:
-                raise InputError(f"{name} is {value}, it must be from 1 to {most}")
-        for name in ("dropout", "attention_dropout", "ffn_dropout"):
-            if not 0 <= getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}, it must be from 0 to below 1")
+        check_sizes(self, "dim", "layers", "heads", "ffn_dim", "limit")
+        check_rates(self, "dropout", "attention_dropout", "ffn_dropout")
 
 
 class Transformer(nn.Module):
@@ -103,6 +97,11 @@ class Transformer(nn.Module):
     def alignment_layers(self) -> list[str]:
         """The attentions from target to source, by name."""
         return [f"decoder.{number}.cross_attention" for number in range(len(self.decoder))]
+
+    @property
+    def source_layers(self) -> list[str]:
+        """The attentions within the source, by name."""
+        return [f"encoder.{number}.attention" for number in range(len(self.encoder))]
 
     @property
     def limit(self) -> int | None:
@@ -157,13 +156,8 @@ class Transformer(nn.Module):
         self, prefix: Sequence[Sequence[int]], state: "TransformerState"
     ) -> "TransformerState":
         """Read every row's prefix at once: shorter ones are padded in front."""
-        size = max(map(len, prefix))
-        device = state.past.ages.device
-        tokens = torch.tensor(
-            [[0] * (size - len(row)) + list(row) for row in prefix], device=device
-        )
-        counts = torch.tensor([len(row) for row in prefix], device=device)
-        return self._extend(tokens, counts, state)[1] if size else state
+        tokens, counts = padded_in_front(prefix, state.past.ages.device)
+        return self._extend(tokens, counts, state)[1] if tokens.numel() else state
 
     def _extend(
         self,
@@ -174,32 +168,19 @@ class Transformer(nn.Module):
         """Read T more tokens; with `counts`, only the last so many of a row are real."""
         size = tokens.shape[1]
         past = state.past.grow(size, counts)
-        places = past.ages.unsqueeze(1) - torch.arange(size, 0, -1, device=tokens.device)
-        x = self.target_embedding(tokens) + self.positions(places.clamp(min=0))
-        mask = past.mask
-        if size > 1:
-            causal = causal_mask(size, past.keys.shape[-2], device=tokens.device)
-            mask = combine(mask, causal[None, None])
+        x = self.target_embedding(tokens) + self.positions(past.places(size))
+        mask = past.mask_of(size)
         for number, layer in enumerate(self.decoder):
             x = layer.extend(x, number, past, mask, state.memory)
         return self.decoder_norm(x), TransformerState(past, state.memory)
 
 
-class EncoderLayer(nn.Module):
+class EncoderLayer(SelfAttentionLayer):
     """Self-attention, then feed-forward; each in its residual connection (section 3.1)."""
 
     def __init__(self, config: TransformerConfig):
-        super().__init__()
-        self.attention = SelfAttention(config.dim, config.heads, **_attention_parts(config))
-        self.ffn = _feed_forward(config)
-        self.around_attention = _residual(config)
-        self.around_ffn = _residual(config)
-
-    def forward(
-        self, x: Float[Tensor, "B S D"], mask: Bool[Tensor, "B 1 1 S"] | None
-    ) -> Float[Tensor, "B S D"]:
-        x = self.around_attention(x, lambda h: self.attention(h, mask))
-        return self.around_ffn(x, self.ffn)
+        attention = SelfAttention(config.dim, config.heads, **_attention_parts(config))
+        super().__init__(attention, _feed_forward(config), partial(_residual, config))
 
 
 class DecoderLayer(nn.Module):

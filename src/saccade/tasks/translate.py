@@ -1,11 +1,11 @@
 """Translate: any sequence to any sequence, learned from pairs of texts."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -15,30 +15,31 @@ from saccade.blocks.recording import Seen, record_attention
 from saccade.blocks.sequences import Padded
 from saccade.data.batches import Order, PairBatch, collate, plan_eval
 from saccade.data.readers import ParallelText
-from saccade.data.store import PairStore, build_store
-from saccade.data.tokenizers import TOKENIZERS, Tokenizer, train_tokenizer
+from saccade.data.store import PairStore, build_store, open_store
+from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
 from saccade.decoding.constraints import Constraint, ForcedPrefix
 from saccade.decoding.options import DecodeOptions
 from saccade.decoding.sampling import Draw, sample
 from saccade.decoding.search import Hypothesis, beam_search
+from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
+from saccade.inspection.traces import Tokens, Watch, attention_map, watched_layers
 from saccade.tasks.metrics import sentence_scores, translation_metrics
 from saccade.tasks.objectives import translate_objective
-from saccade.tasks.task import Evaluation, Objective, Prediction
+from saccade.tasks.task import Evaluation, Objective, Plain, Prediction, Warn
+from saccade.tasks.vocabularies import find_tokenizers, tokenizer_files, train_tokenizers
 
-Warn = Callable[[str], None]
 ROWS = 64  # sentences decoded together
 QUICK = DecodeOptions(beam=1, max_ratio=1.5, max_extra=5)  # untrained, a model never ends
-SENTENCES = 100_000  # pairs a tokenizer is trained on, at most: more change nothing but the time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TranslateConfig:
     train: list[str]  # two files, or one with columns
     dev: list[str] | None = None
-    columns: tuple[str, str] | None = None
+    columns: tuple[str, ...] | None = None  # of the source and of the target
     tokenizer: str = "bpe"  # bpe, unigram, words, characters, bytes; or a run or tokenizer.json
     vocab_size: int = 4000  # at most
     joint: bool = True  # one vocabulary for both sides
@@ -50,6 +51,8 @@ class TranslateConfig:
         for name in ("vocab_size", "max_length"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}, it must be at least 1")
+        if self.columns is not None and len(self.columns) != 2:
+            raise InputError(f"columns {','.join(self.columns)}: two names, such as source,target")
 
 
 class Translate:
@@ -57,6 +60,9 @@ class Translate:
 
     Config = TranslateConfig
     model_field_names = ("source_vocab_size", "target_vocab_size")
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {}
+    options = DecodeOptions()
+    decodes = True
 
     def __init__(self, config: TranslateConfig, source: Tokenizer, target: Tokenizer):
         self.config, self.source, self.target = config, source, target
@@ -68,19 +74,30 @@ class Translate:
         """Train or take over the tokenizers, and write them into the run."""
         text = cls._text(config, config.train)
         if config.tokenizer in TOKENIZERS:
-            tokenizers = _train_tokenizers(config, text)
+            tokenizers = train_tokenizers(
+                text, config.tokenizer, config.vocab_size,
+                joint=config.joint, lowercase=config.lowercase,
+            )  # fmt: skip
         else:
-            tokenizers = _find_tokenizers(config.tokenizer)
+            tokenizers = find_tokenizers(config.tokenizer)
         joint = tokenizers[0] is tokenizers[1]
         task = cls(dataclasses.replace(config, joint=joint), *tokenizers)
-        for name, tokenizer in zip(_names(joint), tokenizers, strict=False):
+        for name, tokenizer in zip(tokenizer_files(joint), tokenizers, strict=False):
             tokenizer.save(folder / name)
         return task
 
     @classmethod
     def load(cls, config: TranslateConfig, folder: Path) -> "Translate":
-        found = [Tokenizer.load(folder / name) for name in _names(config.joint)]
+        found = [Tokenizer.load(folder / name) for name in tokenizer_files(config.joint)]
         return cls(config, found[0], found[-1])
+
+    @staticmethod
+    def suited(
+        config: TranslateConfig,
+        model: Any,  # noqa: ARG004
+        settings: dict[str, Any],
+    ) -> tuple[TranslateConfig, dict[str, Any]]:
+        return config, settings
 
     @staticmethod
     def resumed(mine: TranslateConfig, theirs: TranslateConfig) -> TranslateConfig:
@@ -89,7 +106,8 @@ class Translate:
 
     @staticmethod
     def _text(config: TranslateConfig, files: Sequence[str]) -> ParallelText:
-        return ParallelText(files, config.columns, on_bad_utf8=config.on_bad_utf8)
+        columns = None if config.columns is None else (config.columns[0], config.columns[1])
+        return ParallelText(files, columns, on_bad_utf8=config.on_bad_utf8)
 
     def fingerprints(self) -> dict[str, str]:
         """A mark of each data set, so that a change is seen."""
@@ -126,6 +144,9 @@ class Translate:
             warn(f"{' '.join(self.config.train)}: {summary} ({limit})")
         return store
 
+    def open(self, folder: Path) -> PairStore | None:
+        return open_store(folder)
+
     def order(self, store: PairStore, batch_tokens: int, seed: int) -> Order:
         return Order(store.lengths, batch_tokens, seed)
 
@@ -134,6 +155,21 @@ class Translate:
 
     def objective(self, model: nn.Module, smoothing: float) -> Objective:
         return translate_objective(model, smoothing)
+
+    def batches(
+        self, model: Any, sources: Sequence[str], references: Sequence[str]
+    ) -> Iterator[PairBatch]:
+        """Pairs of texts as batches of the objective, for a loss on what was not trained on."""
+        device, most = next(model.parameters()).device, self._limit(model)
+        for start in range(0, len(sources), ROWS):
+            some = slice(start, start + ROWS)
+            source = [self._read(model, text)[0] for text in sources[some]]
+            target = [self.target.encode(text)[: most - 1] for text in references[some]]
+            begin, end = self.target.bos, self.target.eos
+            read = Padded.of(source, self.source.pad, device)
+            said = Padded.of([[begin, *ids, end] for ids in target], self.target.pad, device)
+            places = torch.arange(len(source), device=device) + start
+            yield PairBatch(read.tokens, read.lengths, said.tokens, said.lengths - 1, places)
 
     # --- predicting ---
 
@@ -144,13 +180,15 @@ class Translate:
         options: DecodeOptions,
         *,
         prefixes: Sequence[str] | None = None,
-        attention: bool = False,
+        attention: Watch = False,
         numbers: Sequence[int] | None = None,
+        tree: BeamTree | None = None,
     ) -> list[Prediction]:
         """One prediction a text, in order; an empty text gives an empty translation.
 
-        `prefixes` are what each translation begins with; `attention` says whether to record it;
-        `numbers` are what draws are keyed by, the places of the texts in the list when absent.
+        `prefixes` are what each translation begins with; `attention` says what to record;
+        `numbers` are what draws are keyed by, the places of the texts in the list when absent;
+        `tree` is filled with what a search considered.
         """
         numbers = range(len(texts)) if numbers is None else numbers
         prepared = [self._read(model, text) for text in texts]
@@ -161,25 +199,22 @@ class Translate:
             if not alive:
                 continue
             begun = None if prefixes is None else [prefixes[row] for row in alive]
-            decode = self._decoder(model, [numbers[row] for row in alive], options, begun)
+            decode = self._decoder(model, [numbers[row] for row in alive], options, begun, tree)
             ids = [prepared[row][0] for row in alive]
             hypotheses, seen = self._decode(model, ids, decode, options, attention=attention)
-            for row, best in zip(alive, hypotheses, strict=True):
-                found[row] = self._prediction(*prepared[row], best, seen)
+            for place, (row, best) in enumerate(zip(alive, hypotheses, strict=True)):
+                look = partial(attention_map, model, seen, place) if seen else None
+                found[row] = self._prediction(*prepared[row], best, look)
         return found
-
-    def predict_dev(self, model: Any, texts: Sequence[str]) -> list[str]:
-        """Quick translations for the evaluations during training: greedy."""
-        found = self.predict(model, texts, QUICK)
-        return [prediction.text for prediction in found]
 
     def _read(self, model: Any, text: str) -> tuple[list[int], bool]:
         """Token ids with the end; what a model cannot read, or nobody could wait for, is cut."""
-        limit = 4 * self.config.max_length
-        if model.limit is not None:
-            limit = min(limit, model.limit)
-        ids = self.source.encode(text)
+        ids, limit = self.source.encode(text), self._limit(model)
         return [*ids[: limit - 1], self.source.eos], len(ids) >= limit
+
+    def _limit(self, model: Any) -> int:
+        most = 4 * self.config.max_length
+        return most if model.limit is None else min(most, model.limit)
 
     @torch.inference_mode()
     def _decode(
@@ -189,25 +224,20 @@ class Translate:
         decode: Callable[[Any, list[int]], list[list[Hypothesis]]],
         options: DecodeOptions,
         *,
-        attention: bool,
-    ) -> tuple[list[list[Hypothesis]], Seen | None]:
+        attention: Watch,
+    ) -> tuple[list[list[Hypothesis]], Seen]:
         """Encode a batch and decode it, watched if asked."""
-        state, limits = self._start(model, ids, options)
-        if not attention:
-            return decode(state, limits), None
-        with record_attention(model, model.alignment_layers) as seen:
+        with record_attention(model, watched_layers(model, attention)) as seen:
+            state, limits = self._start(model, ids, options)
             return decode(state, limits), seen
 
     def _start(
         self, model: Any, ids: list[list[int]], options: DecodeOptions
     ) -> tuple[Any, list[int]]:
         """The decoder's state for a batch of sources, and how long each translation may be."""
-        lengths = torch.tensor([len(row) for row in ids])
-        size = int(lengths.max())
-        padded = torch.tensor([row + [self.source.pad] * (size - len(row)) for row in ids])
         device = next(model.parameters()).device
-        state = model.start(Padded(padded.to(device), lengths.to(device)))
-        limits = [options.max_length(length) for length in lengths.tolist()]
+        state = model.start(Padded.of(ids, self.source.pad, device))
+        limits = [options.max_length(len(row)) for row in ids]
         if model.limit is not None:
             limits = [min(limit, model.limit) for limit in limits]
         return state, limits
@@ -253,8 +283,11 @@ class Translate:
         examples: list[int],
         options: DecodeOptions,
         prefixes: Sequence[str] | None,
+        tree: BeamTree | None,
     ) -> Callable[[Any, list[int]], list[list[Hypothesis]]]:
         """Search or draw, as the options say: (state, maximum lengths) -> n-best."""
+        if options.stop or options.repetition_penalty != 1:
+            raise InputError("stop and repetition_penalty are of generate, not of translate")
         first, eos = self.target.bos, self.target.eos
         constraints: list[Constraint] = []
         if prefixes is not None:
@@ -264,7 +297,7 @@ class Translate:
         def search(state: Any, limits: list[int]) -> list[list[Hypothesis]]:
             return beam_search(
                 model, state, first=first, eos=eos, max_lengths=limits, options=options,
-                constraints=constraints,
+                constraints=constraints, tree=tree,
             )  # fmt: skip
 
         def draw(state: Any, limits: list[int]) -> list[list[Hypothesis]]:
@@ -277,88 +310,84 @@ class Translate:
         return draw if options.sample else search
 
     def _prediction(
-        self, ids: list[int], truncated: bool, hypotheses: list[Hypothesis], seen: Seen | None
+        self,
+        ids: list[int],
+        truncated: bool,
+        hypotheses: list[Hypothesis],
+        look: Callable[[list[int], Tokens], AttentionMap] | None,
     ) -> Prediction:
-        source = self.source.tokens(ids)
         nbest = []
         for each in hypotheses:
-            tokens = self.target.tokens(each.tokens + [self.target.eos] * each.finished)
-            attention = None
-            if seen is not None:
-                weights = {n: seen.follow(n, each.path)[..., : len(source)] for n in seen}
-                attention = AttentionMap(weights, source, tokens)
+            said = each.tokens + [self.target.eos] * each.finished
+            tokens = self._tokens(ids, said)
             nbest.append(
                 Prediction(
                     text=self.target.decode(each.tokens),
                     score=each.score,
-                    tokens=tokens,
-                    source_tokens=source,
+                    tokens=tokens.said,
+                    source_tokens=tokens.source,
                     token_scores=each.token_log_probs,
-                    attention=attention,
+                    attention=None if look is None else look(each.path, tokens),
                     truncated=truncated,
                     ids=each.tokens,
                 )
             )
         return dataclasses.replace(nbest[0], alternatives=nbest[1:])
 
+    def trace(self, model: Any, text: str, prediction: Prediction) -> Tokens:
+        """Read a text and its prediction at once, as in training, for who is watching."""
+        end = [self.target.eos] * (len(prediction.tokens) - len(prediction.ids))
+        (ids, _), said = self._read(model, text), [*prediction.ids, *end]
+        device = next(model.parameters()).device
+        with torch.inference_mode():
+            read = torch.tensor([[self.target.bos, *said[:-1]]], device=device)
+            model(Padded.of([ids], self.source.pad, device), read)
+        return self._tokens(ids, said)
+
+    def _tokens(self, source: list[int], said: Sequence[int]) -> Tokens:
+        read = [self.target.bos, *said[:-1]]
+        target = self.target.tokens
+        return Tokens(self.source.tokens(source), target(read), target(said))
+
     # --- scoring ---
 
-    def pairs(self, files: Sequence[str], warn: Warn) -> tuple[list[str], list[str]]:
+    def examples(self, files: Sequence[str], warn: Warn) -> Plain:
         """The sources and references of an evaluation set."""
         text = self._text(self.config, files)
         pairs = list(text)
         if summary := text.report.summary():
             warn(f"{' '.join(files)}: {summary}")
         sources, references = zip(*pairs, strict=True)
-        return list(sources), list(references)
+        return {"source": list(sources), "reference": list(references)}
 
-    def score(
-        self, sources: Sequence[str], references: Sequence[str], predictions: Sequence[str]
-    ) -> Evaluation:
+    def units(self, examples: Plain) -> list[Plain]:
+        """Sources of similar length, the longest first, with their numbers."""
+        sources = examples["source"]
+        order = sorted(range(len(sources)), key=lambda number: (-len(sources[number]), number))
+        parts = [order[start : start + ROWS] for start in range(0, len(order), ROWS)]
+        return [{"numbers": part, "texts": [sources[n] for n in part]} for part in parts]
+
+    def measure(self, model: Any, unit: Plain, options: DecodeOptions | None = None) -> Plain:
+        """The translations; during training greedily."""
+        found = self.predict(model, unit["texts"], options or QUICK, numbers=unit["numbers"])
+        texts, cut = [each.text for each in found], sum(each.truncated for each in found)
+        return {"numbers": unit["numbers"], "texts": texts, "cut": cut}
+
+    def score(self, examples: Plain, measures: Sequence[Plain]) -> Evaluation:
+        sources, references = examples["source"], examples["reference"]
+        said = {
+            number: text
+            for each in measures
+            for number, text in zip(each["numbers"], each["texts"], strict=True)
+        }
+        predictions = [said[number] for number in range(len(sources))]
         metrics = translation_metrics(predictions, references)
         scores = sentence_scores(predictions, references)
         columns = zip(sources, references, predictions, scores, strict=True)
-        examples = [
+        rows = [
             {"source": source, "reference": reference, "prediction": prediction, **score}
             for source, reference, prediction, score in columns
         ]
-        return Evaluation(metrics, examples, {"examples": len(examples)})
-
-
-def _names(joint: bool) -> list[str]:
-    return ["tokenizer.json"] if joint else ["tokenizer.source.json", "tokenizer.target.json"]
-
-
-def _train_tokenizers(config: TranslateConfig, text: ParallelText) -> tuple[Tokenizer, Tokenizer]:
-    pairs = list(_some(text, SENTENCES))
-    sides: list[Iterable[str]] = [[source for source, _ in pairs], [target for _, target in pairs]]
-    if config.joint:
-        sides = [chain(*sides)]
-    found = [
-        train_tokenizer(config.tokenizer, side, config.vocab_size, config.lowercase)
-        for side in sides
-    ]
-    return found[0], found[-1]
-
-
-def _some(text: ParallelText, most: int) -> Iterable[tuple[str, str]]:
-    """All pairs are read, so that what is wrong with the last is known at once; some are kept."""
-    for number, pair in enumerate(text):
-        if number < most:
-            yield pair
-
-
-def _find_tokenizers(name: str) -> tuple[Tokenizer, Tokenizer]:
-    place = Path(name)
-    if place.is_file():
-        tokenizer = Tokenizer.load(place)
-        return tokenizer, tokenizer
-    for joint in (True, False):
-        files = [place / file for file in _names(joint)]
-        if all(file.is_file() for file in files):
-            found = [Tokenizer.load(file) for file in files]
-            return found[0], found[-1]
-    kinds = ", ".join(TOKENIZERS)
-    raise InputError(
-        f"tokenizer {name!r} is neither a kind ({kinds}) nor a run nor a tokenizer.json file"
-    )
+        cut = sum(each["cut"] for each in measures)
+        told = f"{cut:,} of {len(sources):,} sources are too long; their ends were cut off"
+        return Evaluation(metrics, rows, {"examples": len(rows)}, warnings=[told] if cut else [])

@@ -1,0 +1,117 @@
+// Questions to the server: what is asked when, and where its answers go in the store.
+
+import * as api from "./api.js";
+import { decodingOf } from "./ask.js";
+
+const ALTERNATIVES = 5;
+
+export function createAsking(store) {
+  let control = new AbortController();
+
+  // Ask all chosen runs about the text, from the beginning; a question still open is dropped.
+  async function ask({ keepPin = false } = {}) {
+    control.abort();
+    control = new AbortController();
+    const { text, run, other } = store.state;
+    const fresh = { answers: {}, drafts: {}, path: null, hover: null, error: null };
+    if (text.trim() === "") {
+      store.set({ ...fresh, error: "Type a sentence first." });
+      return;
+    }
+    store.set({ drafts: {}, path: null, hover: null, error: null, ...(keepPin ? {} : { pin: null }) });
+    await Promise.all([run, other].filter(Boolean).map((name) => working(() => askRun(name, control.signal))));
+  }
+
+  async function askRun(name, signal) {
+    const off = store.state.off[name] ?? {};
+    const anyOff = Object.keys(off).length > 0;
+    const all = anyOff ? await whole(request(name, {}), signal) : null;
+    const tell = (text) => store.set({ drafts: { ...store.state.drafts, [name]: text } });
+    const found = await api.stream(request(name, off), tell, signal);
+    const now = found.predictions[0];
+    keep(name, { now, searched: now, all: all ?? now, seconds: found.seconds });
+  }
+
+  // Heads were switched: the same question again, beside the answer with all of them on.
+  async function askAgain(name) {
+    const answer = store.state.answers[name];
+    if (!answer) return;
+    await working(async () => {
+      const now = await whole(request(name, store.state.off[name] ?? {}), control.signal);
+      keep(name, { ...store.state.answers[name], now, searched: now });
+    });
+  }
+
+  // A path of the beam tree is looked at, or the returned one again.
+  async function followPath() {
+    const { path, answers, run } = store.state;
+    if (!path) {
+      for (const [name, answer] of Object.entries(answers)) {
+        if (answer.now !== answer.searched) keep(name, { ...answer, now: answer.searched });
+      }
+      return;
+    }
+    const name = path.run ?? run;
+    const body = { ...request(name, store.state.off[name] ?? {}), output_ids: path.ids, tree: false };
+    await working(async () => {
+      const now = await whole(body, control.signal);
+      if (store.state.path === path) keep(name, { ...store.state.answers[name], now });
+    });
+  }
+
+  // Of a long text only the chosen head came whole: fetch another.
+  async function fetchChosen() {
+    const { kind, layer, head, answers } = store.state;
+    for (const [name, answer] of Object.entries(answers)) {
+      const attention = answer.now.attention.find((each) => each.kind === kind) ?? answer.now.attention[0];
+      const wanted = `${layer} ${head}`;
+      if (!attention || attention.scale === 1 || (attention.wanted ?? "null null") === wanted) continue;
+      const ids = answer.now.target.tokens.map((token) => token.id);
+      const choice = { kinds: [attention.kind], layer: attention.layers[layer]?.name ?? null, head: layer === null ? null : head };
+      await working(async () => {
+        const body = { ...request(name, store.state.off[name] ?? {}), attention: choice, output_ids: ids, tree: false, alternatives: 0 };
+        const found = await whole(body, control.signal);
+        const chosen = { ...attention, chosen: found.attention[0].chosen, wanted };
+        const others = answer.now.attention.map((each) => (each === attention ? chosen : each));
+        const now = { ...answer.now, attention: others };
+        keep(name, { ...answer, now, searched: answer.now === answer.searched ? now : answer.searched });
+      });
+    }
+  }
+
+  function request(name, off) {
+    const { runs, text, decoding } = store.state;
+    const { attention, searches } = runs.find((run) => run.name === name);
+    const kinds = attention.map((each) => each.kind);
+    return {
+      run: name,
+      texts: [text],
+      decoding: decodingOf(decoding),
+      attention: kinds.length ? { kinds } : null,
+      alternatives: ALTERNATIVES,
+      tree: searches && decoding.method !== "sample",
+      heads_off: off,
+    };
+  }
+
+  async function whole(body, signal) {
+    return (await api.post("v1/predict", body, signal)).predictions[0];
+  }
+
+  function keep(name, answer) {
+    store.set({ answers: { ...store.state.answers, [name]: answer } });
+  }
+
+  async function working(work) {
+    store.set({ busy: store.state.busy + 1 });
+    try {
+      await work();
+    } catch (error) {
+      if (error.name !== "AbortError") store.set({ error: error.message });
+    } finally {
+      store.set({ busy: store.state.busy - 1 });
+    }
+  }
+
+  return { ask, askAgain, followPath, fetchChosen };
+}

@@ -1,0 +1,203 @@
+"""Step by step: the lecture's numbers, and the layer's own output from the numbers shown."""
+
+import json
+
+import pytest
+import torch
+from contracts.decoder_variants import BOS, Variant, padded
+from torch import nn
+
+from saccade.blocks.masks import masked_softmax
+from saccade.blocks.recording import Observed, record_inside
+from saccade.errors import InputError
+from saccade.inspection.ablation import without_heads
+from saccade.inspection.explain import explain, work_out
+from saccade.inspection.traces import Tokens
+
+SOURCE, TARGET = [3, 4, 5, 6], [BOS, 7, 8]
+TOKENS = Tokens(list("abcd"), ["<s>", "x", "y"], ["x", "y", "</s>"])
+
+
+class Reader:
+    """A module with a text already chosen: what `explain` asks of a model."""
+
+    def __init__(self, module):
+        self.module = module
+
+    def predict(self, texts):
+        self.trace(texts[0], None)  # with other numbers of calls: they are not to be mixed up
+        return [None]
+
+    def trace(self, text, prediction):  # noqa: ARG002
+        with torch.no_grad():
+            self.module(padded(SOURCE), torch.tensor([TARGET]))
+        return TOKENS
+
+
+def outputs(module, layer):
+    """What a layer gives out while the text is read, (T, D)."""
+    kept = []
+    part = module.get_submodule(layer)
+    hook = part.register_forward_hook(lambda *call: kept.append(call[-1][0]))
+    Reader(module).trace("", None)
+    hook.remove()
+    return torch.cat(kept)
+
+
+# --- the lecture: "Thinking Machines" ------------------------------------------------------------
+
+
+def thinking_machines():
+    """Eight heads of width 64; the first asks q = (1, 1, ...) and finds products 112 and 96."""
+    q, k = torch.ones(8, 64), torch.zeros(8, 2, 64)
+    k[0, 0], k[0, 1] = 112 / 64, 96 / 64
+    v = torch.randn(8, 2, 64)
+    return q, k, v
+
+
+def test_thinking_machines_from_112_and_96_to_the_output():
+    q, k, v = thinking_machines()
+    w_o = nn.Linear(512, 512, bias=False)
+    steps = work_out(q, k, v, output=w_o)
+    assert steps.products.tolist() == [112, 96]
+    assert steps.scale == 8
+    assert steps.scores.tolist() == [14, 12]
+    assert [round(weight, 2) for weight in steps.weights.tolist()] == [0.88, 0.12]
+    first, second = steps.weights.tolist()
+    torch.testing.assert_close(steps.weighted, torch.stack([first * v[0, 0], second * v[0, 1]]))
+    torch.testing.assert_close(steps.average, first * v[0, 0] + second * v[0, 1])
+    # the other heads see equal products, so each averages its values
+    joined = torch.cat([steps.average, *v[1:].mean(1)])
+    torch.testing.assert_close(steps.joined, joined)
+    torch.testing.assert_close(steps.output, joined @ w_o.weight.T)
+
+
+def test_a_masked_key_weighs_nothing():
+    q, k, v = thinking_machines()
+    steps = work_out(q, k, v, mask=torch.tensor([False, True]))
+    assert steps.weights.tolist() == [0, 1]
+    torch.testing.assert_close(steps.average, v[0, 1])
+
+
+# --- a model's own layers ------------------------------------------------------------------------
+
+LAYERS = ["encoder.1.attention", "decoder.0.attention", "decoder.1.cross_attention"]
+SCORES = ["additive", "concat", "dot", "general", "gaussian", "cosine"]
+CASES = [("scaled-dot", layer) for layer in LAYERS]
+CASES += [(score, LAYERS[place % 3]) for place, score in enumerate(SCORES)]
+
+
+@pytest.mark.parametrize(("score", "layer"), CASES)
+def test_the_numbers_reproduce_the_output_of_the_layer(score, layer):
+    module = Variant("transformer", {"score": score, "bias": True}).build()
+    wanted = outputs(module, layer)
+    for token, head in [(1, 0), (2, 1)]:
+        found = explain(Reader(module), "", layer, head, token)
+        torch.testing.assert_close(found.steps.output, wanted[token], rtol=0, atol=1e-10)
+        weights = masked_softmax(found.steps.scores[None], found.steps.allowed[None])[0]
+        torch.testing.assert_close(found.steps.weights, weights)
+        torch.testing.assert_close(found.steps.average, weights @ found.steps.v)
+    assert ("√" in found.formula) == (found.steps.scale is not None)
+
+
+def test_the_parts_recorded_are_of_the_chosen_head_and_token():
+    module, layer = Variant("transformer").build(), "decoder.1.cross_attention"
+    with record_inside(module, layer) as everything:
+        Reader(module).trace("", None)
+    with record_inside(module, layer, head=1, token=2) as one:
+        Reader(module).trace("", None)
+    (whole,), (part,) = everything, one
+    assert part.query.shape == (1, 1, 1, 4)
+    assert part.keys.shape == (1, 1, 4, 4)
+    for name in ("weights", "query", "scores", "averages"):
+        assert torch.equal(getattr(part, name)[0, 0, 0], getattr(whole, name)[0, 1, 2])
+    assert torch.equal(part.values[0, 0], whole.values[0, 1])
+
+
+def test_the_causal_mask_is_told():
+    found = explain(Reader(Variant("transformer").build()), "", "decoder.0.attention", 0, 1)
+    assert found.steps.allowed.tolist() == [True, True, False]
+    assert (found.query, found.keys) == ("y", ["<s>", "x", "y"])
+    assert "masked" in found.table()
+    assert "masked" not in explain(Reader(Variant("transformer").build()), "").table()
+
+
+def test_a_head_that_is_off_adds_nothing_to_the_output():
+    module, layer = Variant("transformer").build(), "decoder.1.cross_attention"
+    with without_heads(module, {layer: [0]}):
+        wanted = outputs(module, layer)
+        found = explain(Reader(module), "", layer, 1, 2)
+    torch.testing.assert_close(found.steps.output, wanted[2])
+    assert (found.steps.joined[:4] == 0).all()
+
+
+def test_a_token_is_found_by_place_or_text():
+    model = Reader(Variant("transformer").build())
+    by_text, by_place = explain(model, "", token="y"), explain(model, "", token=1)
+    assert by_text.to_dict() == by_place.to_dict()
+    assert by_text.layer == "decoder.1.cross_attention"
+    with pytest.raises(InputError, match="no token 3: there are tokens 0 to 2"):
+        explain(model, "", token=3)
+    with pytest.raises(InputError, match="no token is 'z'; known: x, y, </s>"):
+        explain(model, "", token="z")
+    with pytest.raises(InputError, match="no head 2: this layer has heads 0 to 1"):
+        explain(model, "", head=2)
+    with pytest.raises(InputError, match=r"did you mean 'encoder\.0\.attention'"):
+        explain(model, "", "encoder.0.atention")
+
+
+def test_to_dict_is_strict_json_with_the_numbers():
+    found = explain(Reader(Variant("transformer").build()), "", "decoder.0.attention", 1, 0)
+    read = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert read["weights"] == [1, 0, 0]
+    assert read["k"] == found.steps.k.tolist()
+    assert read["scale"] == 2
+    assert read["keys"] == ["<s>", "x", "y"]
+
+
+def test_the_table_holds_the_numbers_it_shows():
+    model = Reader(Variant("transformer").build())
+    found = explain(model, "", "encoder.0.attention", 1, "c")
+    lines = found.table().split("\n")
+    row = next(line for line in lines if line.startswith("d "))
+    for numbers in (found.steps.products, found.steps.scores, found.steps.weights):
+        assert f"{numbers[3]:.2f}" in row
+    assert any(line.startswith("sum") and "1.00" in line for line in lines)
+    assert "q·k / √K" in found.table()
+
+
+# --- an attention that shows its weights alone ---------------------------------------------------
+
+
+class Recurrent(nn.Module):
+    """Looks at each source position in turn, one call a step."""
+
+    alignment_layers = ("attention",)
+
+    def __init__(self):
+        super().__init__()
+        self.attention = Observed()
+
+    def forward(self, source, target):
+        for step in range(target.shape[1]):
+            if self.attention.watcher is not None:
+                weights = torch.eye(source.tokens.shape[1])[step]
+                self.attention.watcher(weights[None, None, None])
+
+
+def test_what_an_attention_does_not_show_is_left_out():
+    found = explain(Reader(Recurrent()), "", token=1)
+    assert found.steps.weights.tolist() == [0, 1, 0, 0]
+    assert found.formula == ""
+    assert {name for name, value in found.to_dict().items() if value is None} == {
+        "q", "k", "products", "scale", "scores", "allowed", "v", "weighted", "average",
+        "joined", "output",
+    }  # fmt: skip
+    assert [line.split()[-1] for line in found.table().split("\n")[2:]] == [
+        "weight", "0.00", "1.00", "0.00", "0.00", "1.00",
+    ]  # fmt: skip
+    with (
+        pytest.raises(InputError, match="cannot be switched off"),
+        without_heads(Recurrent(), {"attention": [0]}),
+    ):
+        pass

@@ -1,0 +1,48 @@
+"""Two tiny runs, an engine on them, and a client that needs no server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tiny_runs import tiny, train, write_corpus
+
+pytest.importorskip("fastapi", reason="needs FastAPI: pip install 'saccade[serve]'")
+
+from fastapi.testclient import TestClient
+
+from saccade.serving.app import create_app
+from saccade.serving.engine import Engine, load_runs
+
+
+@pytest.fixture(scope="session")
+def run_folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Letters to capitals, backwards: a Transformer of 2 layers and 2 heads, and a GRU."""
+    folder = tmp_path_factory.mktemp("serving")
+    files = write_corpus(folder, count=30)
+    common = tiny(
+        files,
+        {
+            "task": {"dev": files, "tokenizer": "words"},
+            "model": {"layers": 2},
+            "train": {"steps": 30, "eval_every": 15, "peak_rate": 0.02},
+        },
+    )
+    recurrent = {**common, "model": {"name": "seq2seq", "dim": 16}}
+    return [
+        train(config, folder / name)[0].path
+        for name, config in (("small", common), ("other", recurrent))
+    ]
+
+
+@pytest.fixture(scope="session")
+def engine(run_folders: list[Path]) -> Iterator[Engine]:
+    engine = Engine(load_runs(run_folders))
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="session")
+def client(engine: Engine) -> TestClient:
+    return TestClient(
+        create_app(engine), base_url="http://127.0.0.1", raise_server_exceptions=False
+    )

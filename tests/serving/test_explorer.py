@@ -1,0 +1,472 @@
+"""The explorer in a real browser: typed, clicked and read as a person would, without a network."""
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi.testclient import TestClient
+from serving.browser import Explorer, chromium, served
+
+from saccade.serving.engine import Engine
+
+pytestmark = pytest.mark.serial
+TEXT = "a b c d"
+CROSS = ["decoder.0.cross_attention", "decoder.1.cross_attention"]
+
+
+@pytest.fixture(scope="module")
+def address(engine: Engine) -> Iterator[str]:
+    with served(engine) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def contexts() -> dict[str, Any]:
+    """One a way of looking: what a browser has fetched once, it keeps."""
+    return {}
+
+
+@pytest.fixture
+def explorer(
+    browser: Any, address: str, contexts: dict[str, Any], request: pytest.FixtureRequest
+) -> Iterator[Explorer]:
+    """A fresh page of 1280 x 900; a test may ask for another `viewport` and `color_scheme`."""
+    how = {"viewport": {"width": 1280, "height": 900}, **getattr(request, "param", {})}
+    if str(how) not in contexts:
+        contexts[str(how)] = browser.new_context(**how)
+    page = contexts[str(how)].new_page()
+    page.set_default_timeout(10_000)
+    explorer = Explorer(page, address)
+    explorer.watch()
+    explorer.open()
+    yield explorer
+    assert explorer.problems == []
+    assert all(url.startswith((address, "blob:", "data:")) for url in explorer.reached)
+    page.evaluate("localStorage.clear()")
+    page.close()
+
+
+def api(client: TestClient, **request: Any) -> Any:
+    body = {"run": "small", "texts": [TEXT], **request}
+    return client.post("/v1/predict", json=body).json()["predictions"][0]
+
+
+# --- 1: type, choose, read, point ---
+
+
+def test_an_empty_page_offers_sentences_to_click(explorer: Explorer) -> None:
+    offered = explorer.texts("[data-testid=example]")
+    assert len(offered) == 3
+    explorer.page.click("[data-testid=example] >> nth=1")
+    explorer.settle()
+    assert explorer.page.input_value("[data-testid=source]") == offered[1]
+    assert explorer.output()
+
+
+def test_enter_runs_and_the_output_appears_token_by_token(
+    explorer: Explorer, client: TestClient
+) -> None:
+    explorer.page.evaluate(
+        """() => { window.said = []; new MutationObserver(() => {
+            const text = document.querySelector("[data-testid=output]")?.textContent;
+            if (text && window.said.at(-1) !== text) window.said.push(text);
+        }).observe(document.body, {subtree: true, childList: true, characterData: true}); }"""
+    )
+    expected = api(client)["text"]
+    assert explorer.ask(TEXT) == expected
+    said = explorer.page.evaluate("window.said")
+    assert said[-1] == expected
+    assert len(said) > 2
+    assert all(expected.startswith(text) for text in said)
+
+
+def test_the_decoding_that_is_chosen_is_used(explorer: Explorer, client: TestClient) -> None:
+    explorer.page.click("[data-method=beam]")
+    explorer.page.fill("[data-number=beam]", "3")
+    explorer.page.fill("[data-number=choices]", "2")
+    assert (
+        explorer.ask(TEXT)
+        == api(client, decoding={"method": "beam", "beam": 3, "choices": 2})["text"]
+    )
+    explorer.page.click("[data-method=sample]")
+    explorer.page.fill("[data-number=seed]", "11")
+    explorer.page.fill("[data-number=temperature]", "2")
+    drawn = {"method": "sample", "seed": 11, "temperature": 2, "top_p": 1}
+    assert explorer.ask(TEXT) == api(client, decoding=drawn)["text"]
+
+
+def test_pointing_at_a_word_lights_up_its_partners_in_both_directions(
+    explorer: Explorer, client: TestClient
+) -> None:
+    explorer.ask(TEXT)
+    weights = _average(api(client, attention={}))
+    for axis, across in (("rows", "columns"), ("columns", "rows")):
+        explorer.page.hover(f".sentence [data-axis={axis}][data-index='1']")
+        filled = explorer.page.eval_on_selector_all(
+            f".sentence [data-axis={across}] .fill",
+            "all => all.map(each => Number(each.getAttribute('fill-opacity')))",
+        )
+        partners = weights[1] if axis == "rows" else [row[1] for row in weights]
+        assert filled.index(max(filled)) == partners.index(max(partners))
+        assert explorer.count(".line.lit") == sum(weight >= 0.005 for weight in partners)
+
+
+def test_click_pins_escape_lets_go_and_arrows_walk(explorer: Explorer) -> None:
+    explorer.ask(TEXT)
+    explorer.page.click(".sentence [data-axis=rows][data-index='0']")
+    explorer.page.mouse.move(0, 0)
+    assert explorer.count(".sentence .pinned") == 1
+    first = explorer.texts("aside h2")
+    explorer.page.keyboard.press("ArrowRight")
+    assert explorer.page.evaluate("document.activeElement.dataset.index") == "1"
+    assert explorer.texts("aside h2") != first
+    explorer.page.keyboard.press("Enter")
+    assert explorer.page.get_attribute(".sentence .pinned", "data-index") == "1"
+    explorer.page.keyboard.press("Escape")
+    assert explorer.count(".pinned") == 0
+
+
+def _average(prediction: Any) -> list[list[float]]:
+    heads = [head for layer in prediction["attention"][0]["layers"] for head in layer["weights"]]
+    rows, columns = range(len(heads[0])), range(len(heads[0][0]))
+    return [[sum(head[t][s] for head in heads) / len(heads) for s in columns] for t in rows]
+
+
+# --- 2: the views ---
+
+
+def test_the_matrix_shows_the_weights(explorer: Explorer, client: TestClient) -> None:
+    explorer.ask(TEXT)
+    explorer.page.click("[data-tab=matrix]")
+    weights = _average(api(client, attention={}))
+    assert explorer.count("[data-testid=cell]") == sum(map(len, weights))
+    for t, row in enumerate(weights):
+        for s, weight in enumerate(row):
+            cell = f"[data-testid=cell][data-row='{t}'][data-column='{s}']"
+            shown = explorer.page.get_attribute(cell, "data-weight")
+            assert float(shown) == pytest.approx(weight, abs=0.0051)
+    explorer.page.hover("[data-testid=cell][data-row='2'][data-column='1']")
+    assert explorer.page.get_attribute(".frame", "visibility") == "visible"
+
+
+def test_a_head_is_chosen_in_the_grid_and_enlarged(explorer: Explorer, client: TestClient) -> None:
+    explorer.ask(TEXT)
+    assert explorer.count("aside .head") == 4
+    explorer.page.click("[data-tab=heads]")
+    explorer.page.click("main .large .head[data-layer='1'][data-head='0']")
+    head = api(client, attention={})["attention"][0]["layers"][1]["weights"][0]
+    cell = "[data-testid=enlarged] [data-testid=cell][data-row='1'][data-column='2']"
+    shown = explorer.page.get_attribute(cell, "data-weight")
+    assert float(shown) == pytest.approx(head[1][2], abs=0.0051)
+    assert "layer 2, head 1" in explorer.page.inner_text("aside")
+    explorer.page.click("[data-kind=encoder]")
+    source = len(api(client)["source"]["tokens"])
+    assert explorer.count("[data-testid=enlarged] [data-testid=cell]") == source**2
+
+
+def test_the_arithmetic_walk_has_the_numbers_of_explain(
+    explorer: Explorer, client: TestClient
+) -> None:
+    explorer.ask(TEXT)
+    explorer.page.click(".sentence [data-axis=rows][data-index='2']")
+    explorer.page.click("aside .head[data-layer='1'][data-head='1']")
+    explorer.page.click("[data-tab=arithmetic]")
+    explorer.page.wait_for_selector("[data-testid=arithmetic]")
+    request = {"run": "small", "text": TEXT, "layer": CROSS[1], "head": 1, "token": 2}
+    found = client.post("/v1/explain", json=request).json()
+    shown = explorer.page.locator("[data-testid=arithmetic] tbody td[data-step=weights]")
+    numbers = [float(text) for text in shown.all_inner_texts()]
+    assert numbers == pytest.approx([*sorted(found["weights"], reverse=True), 1.0], abs=0.0051)
+    explorer.page.click(".walk button:text('softmax')")
+    assert explorer.count("td.lit[data-step=weights]") == len(numbers)
+    assert "weights" in explorer.page.inner_text("[data-testid=walk]")
+    explorer.page.click("text=next →")
+    assert explorer.count("td.lit[data-step=weighted]") == len(numbers)
+
+
+def test_mask_and_positions(explorer: Explorer, client: TestClient) -> None:
+    explorer.ask(TEXT)
+    target = len(api(client)["target"]["tokens"])
+    explorer.page.click("[data-kind=decoder]")
+    explorer.page.click("[data-tab=mask]")
+    assert explorer.count("[data-may=true]") == target * (target + 1) // 2
+    assert "Causal" in explorer.page.inner_text("[data-view=mask]")
+    explorer.page.click("[data-tab=positions]")
+    explorer.page.wait_for_selector("[data-testid=positions] canvas")
+    assert "20 positions by 16 dimensions" in explorer.page.inner_text("[data-view=positions]")
+
+
+# --- 3: the beam tree ---
+
+
+def test_the_beam_tree_and_a_path_that_was_dropped(explorer: Explorer, client: TestClient) -> None:
+    explorer.page.click("[data-method=beam]")
+    said = explorer.ask(TEXT)
+    explorer.page.click("[data-tab=tree]")
+    decoding = {"method": "beam", "beam": 4, "choices": 4}
+    nodes = api(client, decoding=decoding, tree=True)["tree"]
+    assert explorer.count("[data-testid=node]") == len(nodes)
+    assert explorer.count(".node.returned") == sum(node["returned"] for node in nodes)
+    dropped = next(n for n, node in enumerate(nodes) if not node["kept"] and node["step"] == 2)
+    explorer.page.click(f"[data-node='{dropped}']")
+    explorer.page.wait_for_selector("[data-testid=returned]")
+    assert explorer.output() != said
+    explorer.page.click("[data-tab=matrix]")
+    assert explorer.count(".matrix [data-axis=rows]") == 3
+    explorer.page.click("[data-testid=returned]")
+    explorer.page.wait_for_selector("[data-testid=returned]", state="detached")
+    assert explorer.output() == said
+
+
+# --- 4: heads off ---
+
+
+def test_heads_are_switched_off_and_the_difference_is_marked(
+    explorer: Explorer, client: TestClient
+) -> None:
+    before = explorer.ask(TEXT)
+    expected = api(client, heads_off={CROSS[0]: [0, 1], CROSS[1]: [0, 1]})["text"]
+    assert expected != before, "the tiny model does not use its attention"
+    for layer in (0, 1):
+        explorer.page.focus(f"[data-header-layer='{layer}']")
+        explorer.page.keyboard.press("x")
+    explorer.page.locator("[data-testid=output]", has_text=re.compile(f"^{expected}$")).wait_for()
+    assert explorer.count("aside .head.off") == 4
+    assert before in explorer.page.inner_text("[data-testid=before]")
+    assert explorer.count("mark.differs") > 0
+    explorer.page.click("[data-testid=all-on]")
+    explorer.settle()
+    assert explorer.output() == before
+    assert explorer.count(".head.off") == 0
+
+
+# --- 5: two runs ---
+
+
+def test_two_runs_side_by_side(explorer: Explorer, client: TestClient) -> None:
+    said = explorer.ask(TEXT)
+    explorer.page.select_option("[data-testid=compare-choice]", "other")
+    explorer.page.wait_for_selector("[data-view][data-run=other] .sentence")
+    theirs = client.post("/v1/predict", json={"run": "other", "texts": [TEXT]}).json()
+    assert explorer.output("small") == said
+    assert explorer.output("other") == theirs["predictions"][0]["text"]
+    if explorer.output("other") != said:
+        assert explorer.count("mark.differs") > 0
+    explorer.page.click("[data-run=small] .sentence [data-axis=columns][data-index='1']")
+    assert explorer.count(".sentence .pinned") == 2, "the selection is one for both"
+    boxes = [
+        explorer.page.locator(f".pane[data-run={run}]").bounding_box() for run in ("small", "other")
+    ]
+    assert boxes[0]["y"] == boxes[1]["y"]
+    assert boxes[0]["x"] + boxes[0]["width"] <= boxes[1]["x"]
+
+
+# --- 6: what fits the task ---
+
+
+def test_the_next_token_distribution_of_the_pinned_word(
+    explorer: Explorer, client: TestClient
+) -> None:
+    explorer.ask(TEXT)
+    explorer.page.click(".sentence [data-axis=rows][data-index='1']")
+    token = api(client, alternatives=5)["target"]["tokens"][1]
+    assert f"step 2 · p {token['probability']:.2f}" in explorer.page.inner_text("aside")
+    shown = explorer.texts("[data-testid=choices] .number")
+    assert shown == [f"{each['probability']:.2f}" for each in token["alternatives"]]
+
+
+# --- 7: the runs page ---
+
+
+def test_the_runs_page(explorer: Explorer, client: TestClient) -> None:
+    explorer.page.click("[data-testid=runs-page]")
+    explorer.page.wait_for_selector("[data-testid=scores]")
+    table = explorer.page.inner_text("[data-testid=scores]")
+    for run in client.get("/v1/runs").json()["runs"]:
+        assert run["name"] in table
+        assert f"{run['score']['value']:.2f}" in table
+    assert explorer.count("[data-testid=curves] svg") >= 3
+    assert explorer.count("[data-testid=lengths] svg") >= 1
+    explorer.page.click("[data-testid=card] >> nth=0")
+    assert "# transformer for translate" in explorer.page.inner_text("[data-testid=card] >> nth=0")
+
+
+# --- 8: save, link, keys, colours, sizes ---
+
+
+def test_the_view_is_saved_as_svg_png_and_html(explorer: Explorer, tmp_path: Path) -> None:
+    explorer.ask("a <b> c")
+    explorer.page.click("[data-tab=matrix]")
+    for kind, begins in (("SVG", b"<svg"), ("PNG", b"\x89PNG"), ("HTML", b"<!doctype html>")):
+        explorer.page.click("[data-testid=save]")
+        with explorer.page.expect_download() as download:
+            explorer.page.click(f"[data-format={kind}]")
+        path = tmp_path / f"saved.{kind.lower()}"
+        download.value.save_as(path)
+        content = path.read_bytes()
+        assert content.startswith(begins)
+        assert len(content) > 1000
+    html = (tmp_path / "saved.html").read_text("utf-8")
+    assert "<script" not in html
+    assert not re.search(r'(?:src|href)="http', html)
+    alone = explorer.page.context.new_page()
+    alone.goto(f"file://{tmp_path / 'saved.html'}")
+    assert alone.locator("[data-testid=cell]").count() == explorer.count("[data-testid=cell]")
+    alone.close()
+
+
+def test_a_link_restores_the_view(explorer: Explorer) -> None:
+    explorer.page.click("[data-method=beam]")
+    said = explorer.ask(TEXT)
+    explorer.page.click("aside .head[data-layer='0'][data-head='1']")
+    explorer.page.click("[data-tab=matrix]")
+    explorer.page.click(".matrix [data-axis=rows][data-index='1']")
+    explorer.page.focus("aside .head[data-layer='1'][data-head='0']")
+    explorer.page.keyboard.press("x")
+    explorer.settle()
+    said = explorer.output()
+    link = explorer.page.url
+    other = explorer.page.context.new_page()
+    other.goto(link)
+    restored = Explorer(other, explorer.address)
+    restored.settle()
+    assert restored.output() == said
+    assert other.get_attribute("[data-tab=matrix]", "aria-selected") == "true"
+    assert other.get_attribute(".matrix .pinned", "data-index") == "1"
+    assert restored.count("aside .head.chosen[data-layer='0'][data-head='1']") == 1
+    assert restored.count("aside .head.off[data-layer='1'][data-head='0']") == 1
+    other.close()
+
+
+def test_all_of_it_works_from_the_keyboard(explorer: Explorer) -> None:
+    page = explorer.page
+    assert page.evaluate("document.activeElement.dataset.testid") == "source"
+    page.keyboard.type(TEXT)
+    page.keyboard.press("Enter")
+    explorer.settle()
+    reached = []
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        reached.append(page.evaluate("JSON.stringify({...document.activeElement.dataset})"))
+    names = " ".join(reached)
+    for what in ("method", 'testid":"run', "tab", "unit", "axis", "kind", "header"):
+        assert what in names, f"Tab never reaches {what}"
+    page.focus("[data-tab=lines]")
+    page.keyboard.press("ArrowRight")
+    assert page.get_attribute("[data-tab=matrix]", "aria-selected") == "true"
+    page.focus("aside .head[data-layer='0'][data-head='0']")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    assert explorer.count("aside .head.chosen[data-layer='1'][data-head='0']") == 1
+
+
+@pytest.mark.parametrize(
+    "explorer", [{"color_scheme": "light"}, {"color_scheme": "dark"}], indirect=True
+)
+def test_colours_can_be_read(explorer: Explorer) -> None:
+    for _ in range(2):  # as the system has it, and after the switch
+        values = explorer.page.evaluate(
+            """() => Object.fromEntries(["text", "faint", "ink", "warm", "paper", "card", "on-ink"]
+              .map(name => [name, getComputedStyle(document.documentElement)
+                .getPropertyValue("--" + name).trim()]))"""
+        )
+        for name in ("text", "faint", "ink", "warm"):
+            for ground in ("paper", "card"):
+                assert _contrast(values[name], values[ground]) >= 4.5, (name, ground, values)
+        assert _contrast(values["on-ink"], values["ink"]) >= 4.5
+        explorer.page.click("[data-testid=theme]")
+
+
+def _contrast(one: str, other: str) -> float:
+    """WCAG 2: (lighter + 0.05) / (darker + 0.05) of the relative luminances."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True}
+
+
+@pytest.mark.parametrize("explorer", [PHONE], indirect=True)
+def test_at_390_pixels_the_sentence_stands_upright_and_nothing_hangs_over(
+    explorer: Explorer,
+) -> None:
+    explorer.ask(TEXT)
+    for view in ("lines", "matrix", "heads", "arithmetic", "tree", "mask", "positions"):
+        explorer.page.click(f"[data-tab={view}]")
+        explorer.page.wait_for_timeout(60)
+        assert explorer.page.evaluate("document.documentElement.scrollWidth") <= 390, view
+    explorer.page.click("[data-tab=lines]")
+    boxes = [
+        explorer.page.locator(f".sentence [data-axis={axis}][data-index='{n}']").bounding_box()
+        for axis, n in (("columns", 0), ("columns", 1), ("rows", 0))
+    ]
+    assert boxes[1]["y"] > boxes[0]["y"]
+    assert boxes[2]["x"] > boxes[0]["x"]
+    explorer.page.tap(".sentence [data-axis=rows][data-index='1']")
+    assert explorer.count(".sentence .pinned") == 1
+    explorer.page.click("[data-testid=runs-page]")
+    explorer.page.wait_for_selector("[data-testid=scores]")
+    assert explorer.page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+# --- what must not happen ---
+
+HOSTILE = [
+    "<script>window.broken = true</script>",
+    "<img src=x onerror='window.broken = true'>",
+    '"><svg onload=window.broken=true> {{7*7}} ${alert(1)}',
+    "a \x07 \x00 \u202e \ufeff b",
+    "x" * 10_000,
+    "😀 漢字 עברית नमस्ते 👩‍👩‍👧",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_text_is_shown_and_never_run(explorer: Explorer, text: str) -> None:
+    explorer.ask(text)
+    for view in ("matrix", "tree", "lines"):
+        explorer.page.click(f"[data-tab={view}]")
+    assert explorer.page.evaluate("window.broken") is None
+    assert explorer.page.evaluate("document.querySelectorAll('main script, main img').length") == 0
+    assert explorer.page.evaluate("document.documentElement.scrollWidth") <= 1280
+    shown = " ".join(explorer.texts(".sentence [data-axis=columns]"))
+    assert shown.strip()
+    if text.startswith("<script>"):
+        assert "script" in shown
+
+
+def test_a_long_text_is_a_canvas_and_lines_only_for_what_is_pinned(explorer: Explorer) -> None:
+    explorer.ask(" ".join("abcdefgh"[n % 8] for n in range(90)))
+    assert explorer.count("canvas.pixels") == 1
+    assert explorer.count("[data-testid=cell]") == 0
+    assert explorer.count(".line") == 0
+    explorer.page.click(".sentence [data-axis=rows][data-index='0']")
+    assert explorer.count(".line.lit") > 0
+
+
+def test_what_is_wrong_is_said_beside_the_text(explorer: Explorer) -> None:
+    explorer.page.keyboard.press("Enter")
+    assert explorer.page.inner_text("[data-testid=problem]") == "Type a sentence first."
+    explorer.page.route("**/v1/predict/stream", lambda route: route.fulfill(
+        status=503, content_type="application/json",
+        body=json.dumps({"error": "too many requests are waiting", "field": None}),
+    ))  # fmt: skip
+    explorer.page.fill("[data-testid=source]", TEXT)
+    explorer.page.keyboard.press("Enter")
+    explorer.page.wait_for_selector("text=too many requests")
+    explorer.problems.clear()  # the browser itself names a status that is no success
