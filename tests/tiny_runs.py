@@ -44,6 +44,31 @@ def tiny(files: list[str], *layers: Mapping[str, Any]) -> dict[str, Any]:
     )
 
 
+def write_text(folder: Path, name: str = "train.txt", size: int = 3000, seed: int = 1) -> str:
+    """Letters in words and lines, each followed by one of its neighbours in the alphabet."""
+    draw, letters = random.Random(seed), "abcdefgh"
+    place, text = 0, []
+    for number in range(size):
+        place = (place + draw.choice((1, 1, 1, 2))) % len(letters)
+        text.append("\n" if number % 37 == 36 else " " if number % 5 == 4 else letters[place])
+    (folder / name).write_text("".join(text), encoding="utf-8")
+    return str(folder / name)
+
+
+def tiny_text(files: list[str], *layers: Mapping[str, Any]) -> dict[str, Any]:
+    """The smallest config of a language model."""
+    return merge(
+        {
+            "task": {
+                "name": "generate", "train": files, "tokenizer": "characters", "context": 16,
+            },
+            "model": {"name": "gpt", "dim": 16, "layers": 1, "heads": 2, "dropout": 0.1},
+            "train": {"steps": 6, "batch_tokens": 128, "processes": 1, "threads": 1, "warmup": 2},
+        },
+        *layers,
+    )  # fmt: skip
+
+
 def train(config: Mapping[str, Any], out: Path, **how: Any) -> tuple[Run, list[str]]:
     """The run, and what it warned of; `how` are fields of Start and of Events."""
     warnings: list[str] = []

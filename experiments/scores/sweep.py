@@ -20,6 +20,7 @@ from rich.table import Table
 import saccade
 from saccade.blocks.scores import SCORES
 from saccade.cli import run as call
+from saccade.cli.compare import WIDE
 from saccade.cli.terminal import console, note
 from saccade.inspection.comparison import Comparison, decimal, rounded
 
@@ -64,7 +65,9 @@ def sweep(
             gold = ["--data", f"{corpus}/test", "--alignments", f"{corpus}/test"]
             do("eval", run, *gold, "--name", "test")
         runs.append(run)
-    console().print(table(saccade.compare(runs, "test")), width=200)
+    page = console()
+    page.width = max(page.width, WIDE)
+    page.print(table(saccade.compare(runs, "test")))
 
 
 def do(*arguments: object) -> None:

@@ -39,6 +39,16 @@ def test_the_table(saccade: Saccade, two: list[Path]) -> None:
     assert all(line == line.rstrip() for line in lines)
 
 
+def test_a_narrow_terminal_cuts_no_number(
+    saccade: Saccade, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    long = write_run(tmp_path / ("a-long-name" * 9))
+    said = saccade("compare", long)
+    assert said.out.count(long.name) == 3
+    assert "…" not in said.out
+
+
 def test_one_run_alone(saccade: Saccade, two: list[Path]) -> None:
     said = saccade("compare", two[0])
     assert said.code == 0, said.err

@@ -256,7 +256,7 @@ def test_eval(saccade: Saccade, run_folder: Path, corpus: Path) -> None:
     assert len(kept["by_example"]) == 4
     answer = json.loads(saccade("eval", run_folder, *data, "--json", "--name", "again").out)
     assert answer["examples"] == 4
-    assert {"value", "signature"} == answer["metrics"]["BLEU"].keys()
+    assert {"value", "signature", "better"} == answer["metrics"]["BLEU"].keys()
     again = json.loads((run_folder / "evals" / "again.json").read_text())
     assert answer["decoding"] == again["decoding"]
     assert (kept["decoding"]["beam"], again["decoding"]["beam"]) == (1, DecodeOptions().beam)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from saccade.data import readers
-from saccade.data.readers import ParallelText, TextReport, fingerprint, read_lines, read_pairs
+from saccade.data.lines import TextReport, read_lines
+from saccade.data.readers import ParallelText, fingerprint, read_pairs
 from saccade.errors import InputError
 
 ODD = "a\0b\x0bc\x0cd\x1ce\x85f\u2028g\u2029h\ri"  # str.splitlines would make nine of it

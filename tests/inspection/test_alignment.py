@@ -16,6 +16,7 @@ from saccade.inspection.alignment import (
     pharaoh,
     word_weights,
 )
+from saccade.inspection.page import static_table
 
 SOURCE = ["Jane", "visite", "l'", "Afrique", "en", "septembre"]
 TARGET = ["Jane", "visits", "Africa", "in", "September"]
@@ -213,7 +214,7 @@ def test_the_drawing_has_no_escape_codes_and_a_least_width(monkeypatch):
 
 
 def test_html_escapes_what_is_text():
-    shown = make_map(["<b>", "&"], ["</td>"])._repr_html_()
+    shown = static_table([[0.5, 0.5]], ["<b>", "&"], ["</td>"])
     assert "&lt;b&gt;" in shown
     assert "&amp;" in shown
     assert shown.count("</td>") == 2  # the two cells, not the token

@@ -66,6 +66,19 @@ def test_less_of_an_error_is_better(tmp_path):
     assert compare([tmp_path / name for name in rates], rounds=10).best("AER") == "b"
 
 
+def test_a_metric_says_what_is_better_and_may_be_beyond_numbers(tmp_path):
+    values = {"a": None, "b": 3.0, "c": 2.0}
+    for name, value in values.items():
+        kept = {"loss": {"value": value, "signature": "x", "better": "smaller"}}
+        rows = [{"text": "a b", "nats": value, "tokens": 1}]
+        write_run(tmp_path / name, dev={"metrics": kept, "by_example": rows})
+    found = compare([tmp_path / name for name in values], rounds=10)
+    assert found.best("loss") == "c"
+    assert found.runs[0].main.value is None
+    assert all(run.main.interval is None for run in found.runs)
+    assert found.save(tmp_path / "charts")
+
+
 def test_lengths_add_up(found):
     assert sum(len(bucket.places) for bucket in found.buckets) == found.examples
     assert len(found.buckets) == len(found.runs[0].by_length) == 4

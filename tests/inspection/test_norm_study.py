@@ -8,7 +8,7 @@ from saccade.errors import InputError
 from saccade.inspection.norm_study import NormStudy, norm_picture, norm_study
 from saccade.inspection.pictures import save_figure
 
-SMALL = NormStudy(batch_sizes=(1, 32), length=4, longer=10, updates=60, rate=0.03, samples=128)
+SMALL = NormStudy(batch_sizes=(1, 32), length=6, longer=24, updates=60, rate=0.03, samples=128)
 
 
 @cache
@@ -24,12 +24,12 @@ def test_layer_norm_learns_in_any_batch_and_batch_norm_not_from_one_sequence():
 
 
 def test_beyond_its_training_batch_norm_refuses_and_guesses_where_layer_norm_holds():
-    assert "statistics of 4 time steps" in small().refusal
+    assert "statistics of 6 time steps" in small().refusal
     layer, untrained, held = small().by_step.values()
     assert min(layer) > 0.9
     assert min(held) > 0.9  # the usual remedy, good as long as statistics do not drift
-    assert min(untrained[:4]) > 0.9
-    assert max(untrained[7:]) < 0.8
+    assert min(untrained[:6]) > 0.9
+    assert untrained[-1] < 0.8
 
 
 def test_the_study_is_a_function_of_its_seed():

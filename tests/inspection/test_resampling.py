@@ -127,6 +127,19 @@ def test_only_what_comes_out_the_same_is_recomputed():
     assert trusted_parts("BLEU", value, [{"label": "x"}]) is None
 
 
+def test_language_models_are_resampled_by_their_passages():
+    rows = [
+        {"text": "a b", "nats": 6.0, "tokens": 3, "words": 2, "characters": 3},
+        {"text": "c", "nats": 2.0, "tokens": 1, "words": 1, "characters": 1},
+    ]
+    values = {"loss": 2.0, "perplexity": np.exp(8 / 3), "bits per character": 2 / np.log(2)}
+    for name, value in values.items():
+        assert trusted_parts(name, value, rows) is not None
+    impossible = [{**rows[0], "nats": None}, rows[1]]
+    assert trusted_parts("loss", None, impossible) is None
+    assert trusted_parts("loss", 2.0, impossible) is None
+
+
 def test_the_error_rate_of_sums():
     rows = [
         {"alignment_hits": 3, "alignment_links": 5},

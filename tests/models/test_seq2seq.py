@@ -56,7 +56,7 @@ def test_every_combination_learns_and_decodes(variant):
     model = variant.build().train()
     with keyed_dropout(3, update=1):
         terms, _ = translate_objective(model, smoothing=0.1)(batch(), None)
-    assert set(terms) == ({"loss", "choice", "baseline"} if model.draws else {"loss"})
+    assert set(terms) == ({"loss", "choice", "baseline"} if model.hard else {"loss"})
     sum(term.sum * term.weight for term in terms.values()).backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name

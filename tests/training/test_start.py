@@ -253,7 +253,7 @@ def test_another_corpus_is_refused_until_accepted_and_then_learned_from(tmp_path
         update=lambda trainer, _: seen.append(len(trainer.crew.store)),
     )  # fmt: skip
     assert set(seen) == {30}
-    assert len(run.dev()[0]) == 5
+    assert len(run.dev()["source"]) == 5
     train(override(config, ["train.steps=7"]), run.path, resume=True)  # and it is no news again
 
 

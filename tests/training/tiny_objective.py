@@ -83,7 +83,7 @@ def main(clip, die_at, rank, size, descriptor):
             os._exit(9)
         return mine(step)
 
-    follow(learner_of(team, dropout=0.5, clip=float(clip)), pieces, 1, evaluate=lambda: None)
+    follow(learner_of(team, dropout=0.5, clip=float(clip)), pieces, 1, duties={})
 
 
 if __name__ == "__main__":

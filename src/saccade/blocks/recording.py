@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from saccade.errors import InputError, nearest
 
-_BY_QUERY = ("weights", "query", "scores", "mask", "averages")
+BY_QUERY = ("weights", "query", "scores", "mask", "averages")  # parts with a row a query
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Inside:
 
     def of(self, heads: slice, queries: slice) -> "Inside":
         """A copy on the CPU, of some heads and queries."""
-        cuts: dict[str, tuple[slice, ...]] = dict.fromkeys(_BY_QUERY, (heads, queries))
+        cuts: dict[str, tuple[slice, ...]] = dict.fromkeys(BY_QUERY, (heads, queries))
         cuts |= dict.fromkeys(("keys", "values"), (heads,))
         found = {name: getattr(self, name) for name in cuts}
         if self.mask is not None:

@@ -19,7 +19,7 @@ from saccade.blocks.attention import ScoreMaker
 from saccade.blocks.dropout import keyed_uniform
 from saccade.blocks.masks import combine, masked_softmax, near_mask
 from saccade.blocks.recording import Observed
-from saccade.blocks.reinforce import Choice
+from saccade.blocks.reinforce import Choice, reinforce
 from saccade.errors import InputError
 
 # --- what is looked at: keys and values out of the memory -----------------------------------------
@@ -225,6 +225,12 @@ class Hard(Observed):
         chosen = torch.zeros_like(probabilities).scatter(-1, place, 1.0)
         chosen = chosen * (probabilities > 0)  # nothing to look at: nothing is
         return chosen, self._choice(query, probabilities, chosen) if self.training else None
+
+    def teach(
+        self, choice: Choice, losses: Float[Tensor, "B T"]
+    ) -> tuple[Float[Tensor, "B T"], Float[Tensor, "B T"]]:
+        """Losses of the choices and of the baseline, given what each step lost after choosing."""
+        return reinforce(choice, losses, discount=self.discount, entropy=self.entropy)
 
     def _choice(
         self,

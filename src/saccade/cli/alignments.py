@@ -1,6 +1,5 @@
 """The flags of `eval` about gold links, and the alignment error rate of a run."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -9,7 +8,7 @@ from cyclopts import Parameter
 if TYPE_CHECKING:
     from saccade.inspection.alignment_error import Reading
     from saccade.tasks.forced import Alignable
-    from saccade.tasks.task import Evaluation
+    from saccade.tasks.task import Evaluation, Plain
     from saccade.training.model import Model
 
 
@@ -32,9 +31,7 @@ class AlignmentFlags:
     """A target word's attention is that of the step that predicts it, or of the step that reads
     it. [default: predicts]"""
 
-    def texts(
-        self, model: "Model", sources: Sequence[str], references: Sequence[str]
-    ) -> "Alignable | None":
+    def texts(self, model: "Model", examples: "Plain") -> "Alignable | None":
         """The pairs with their links, all checked before the work; None when none are given."""
         if self.alignments is None:
             return None
@@ -43,7 +40,8 @@ class AlignmentFlags:
 
         check_reading(model.module, self.reading())
         gold = read_gold(self.alignments, self.counted_from)
-        return Alignable.of(list(zip(sources, references, strict=True)), gold, self.alignments)
+        pairs = zip(examples["source"], examples["reference"], strict=True)
+        return Alignable.of(list(pairs), gold, self.alignments)
 
     def reading(self) -> "Reading":
         """Only what was given: the rest is left to the one place of the defaults."""
@@ -75,5 +73,8 @@ def aligned(
         {**example, "alignment": pharaoh(each), "alignment_hits": hits, "alignment_links": count}
         for example, each, hits, count in columns
     ]
-    more = [Metric(name, value, str(reading)) for name, value in values.items()]
+    more = [
+        Metric(name, value, str(reading), "smaller" if name == "AER" else "greater")
+        for name, value in values.items()
+    ]
     return replace(found, metrics=[*found.metrics, *more], examples=examples)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from saccade.inspection.comparison import ComparedRun, Comparison, Score
 
+WIDE = 1000  # columns: no table is cut, the terminal may wrap its lines
 SURE = 0.05  # a difference with a smaller p is marked
 
 
@@ -78,9 +79,10 @@ def show(page: "Console", found: "Comparison") -> None:
     """The tables of a comparison."""
     from rich.markup import escape
 
-    first, wide = found.runs[0], 1000  # a table is cut nowhere: the terminal may wrap its lines
+    first = found.runs[0]
+    page.width = max(page.width, WIDE)
     page.print(f"[bold]Quality[/] on {escape(found.evaluation)}, {found.examples:,} examples")
-    page.print(_quality(found), width=wide)
+    page.print(_quality(found))
     page.print(f"[dim]{escape(first.main.signature)}[/]")
     if any(run.main.difference is not None for run in found.runs):
         page.print(
@@ -88,10 +90,10 @@ def show(page: "Console", found: "Comparison") -> None:
             "(paired bootstrap)[/]"
         )
     page.print("\n[bold]Size and speed[/]")
-    page.print(_costs(found), width=wide)
+    page.print(_costs(found))
     if found.buckets:
         page.print(f"\n[bold]{found.metric} by length[/]: words in the source (sentences)")
-        page.print(_lengths(found), width=wide)
+        page.print(_lengths(found))
 
 
 def _table(*heads: str) -> "Table":
@@ -161,7 +163,12 @@ def _with_interval(score: "Score") -> str:
     if score.interval is None:
         return decimal(score.value)
     half = (score.interval.high - score.interval.low) / 2
-    return f"{decimal(score.value)} ± {half:.{1 if score.value >= 1 else 3}f}"
+    return f"{decimal(score.value)} ± {half:.{_digits(score)}f}"
+
+
+def _digits(score: "Score") -> int:
+    """Behind the point: shares have more."""
+    return 1 if (score.value or 0) >= 1 else 3
 
 
 def _apart(score: "Score") -> tuple[str, str]:
@@ -169,7 +176,7 @@ def _apart(score: "Score") -> tuple[str, str]:
     found = score.difference
     if found is None:
         return "", ""
-    digits = 1 if score.value >= 1 else 3
+    digits = _digits(score)
     low, high = (f"{end:+.{digits}f}" for end in (found.interval.low, found.interval.high))
     mark = "*" if found.p < SURE else " "
     return f"{found.value:+.{digits}f} ({low} to {high})", f"{found.p:.3f}{mark}"

@@ -1,6 +1,7 @@
 """The flags of decoding, shared by `predict` and `eval`; their defaults are DecodeOptions'."""
 
-from dataclasses import dataclass, fields
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import Parameter
@@ -30,22 +31,25 @@ class SearchFlags:
     """The output may have so many times the tokens of the input ... [default: 2]"""
     max_extra: int | None = None
     """... and so many more. [default: 10]"""
+    length: int | None = None
+    """Tokens of the output at most, whatever the input. [default of generate: 200]"""
     min_length: int | None = None
     """Tokens before the end."""
     no_repeat_ngram: int | None = None
     """No sequence of so many tokens twice."""
 
-    def options(self) -> "DecodeOptions":
-        """Only what was given: the rest is left to the one place of the defaults."""
-        from saccade.decoding.options import DecodeOptions
+    def given(self) -> dict[str, Any]:
+        """What was set."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
 
-        known = {field.name for field in fields(DecodeOptions)}
-        given = {field.name: getattr(self, field.name) for field in fields(self)}
-        return DecodeOptions(**{k: v for k, v in given.items() if k in known and v is not None})
+    def options(self, usual: "DecodeOptions") -> "DecodeOptions":
+        """What was given; the rest is as usual for the task."""
+        return replace(usual, **self.given())
 
-    def stated(self) -> dict[str, Any]:
+    def stated(self, usual: "DecodeOptions") -> dict[str, Any]:
         """What holds, given or not, so that a score can say how it came about."""
-        options = self.options()
+        options = self.options(usual)
         return {field.name: getattr(options, field.name) for field in fields(self)}
 
 
@@ -61,7 +65,9 @@ class EngineFlags:
     allow_code: Switch = False
     """Run a model or task that is somebody's own file."""
 
-    def engine(self, model: "Model", work: "Work", texts: int) -> "Alone | Pool":
+    def engine(
+        self, model: "Model", work: "Work", texts: int, changes: Sequence[str] = ()
+    ) -> "Alone | Pool":
         """This process for a few texts, workers for many; the answers are the same."""
         from saccade.errors import InputError
         from saccade.training.machine import cores
@@ -72,4 +78,5 @@ class EngineFlags:
         workers = self.workers or (cores() if texts > MANY else 1)
         if workers == 1:
             return Alone(model, work)
-        return Pool(model.run.path, work, workers, Loading(self.precision, self.allow_code))
+        loading = Loading(self.precision, self.allow_code, changes)
+        return Pool(model.run.path, work, workers, loading)

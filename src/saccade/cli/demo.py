@@ -107,18 +107,20 @@ def _trained(flags: DemoFlags) -> "Run":
 
 def _score(page: "Console", model: "Model", *, quick: bool) -> list[dict[str, Any]]:
     """Score it on the test set; what it made of each example of it."""
-    from saccade.cli.evaluate import predict_all
+    from saccade.cli.evaluate import score_all
 
-    sources, references = model.task.pairs([f"{CORPUS}/test"], note)
+    examples = model.task.examples([f"{CORPUS}/test"], note)
     if quick:
-        sources, references = sources[:QUICK_TESTS], references[:QUICK_TESTS]
+        examples = {side: texts[:QUICK_TESTS] for side, texts in examples.items()}
     one = 1 if quick else None
     decoding, workers = SearchFlags(beam=one), EngineFlags(workers=one)
-    predictions = predict_all(model, sources, decoding, workers)
-    found = model.task.score(sources, references, predictions)
-    evaluation = replace(found, decoding={**decoding.stated(), "precision": workers.precision})
+    found = score_all(model, examples, decoding, workers)
+    stated = decoding.stated(model.task.options)
+    evaluation = replace(found, decoding={**stated, "precision": workers.precision})
     model.run.write_evaluation("test", evaluation)
-    page.print(f"\n[bold]How good is it?[/] {len(sources):,} sentences of shapes it never saw:")
+    page.print(
+        f"\n[bold]How good is it?[/] {len(found.examples):,} sentences of shapes it never saw:"
+    )
     for metric in evaluation.metrics:
         page.print(f"  {metric.name:5} [bold]{metric.value:5.1f}[/]  [dim]{metric.signature}[/]")
     return evaluation.examples

@@ -3,6 +3,7 @@
 import json
 import re
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -11,7 +12,7 @@ from cyclopts import Parameter
 
 from saccade.cli.alignments import AlignmentFlags, aligned
 from saccade.cli.decode import EngineFlags, SearchFlags
-from saccade.cli.flags import Switch, two_columns
+from saccade.cli.flags import Switch, named_columns
 from saccade.cli.terminal import say, warn
 from saccade.errors import InputError
 
@@ -31,10 +32,12 @@ class EvalFlags:
     """Scores by example are kept in RUN/evals/NAME.json; by default named after the files."""
     moses: str | None = None
     """Also the BLEU of older papers: lowercased Moses tokens of this language, such as de."""
+    set: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None
+    """section.key=value: for this evaluation other than in training; may be repeated."""
     json: Switch = False
     """Print one object."""
     columns: str | None = None
-    """The two columns to use, such as source,target; by default those of the training."""
+    """The columns to use, such as source,target; by default those of the training."""
     on_bad_utf8: Literal["stop", "replace", "skip"] | None = None
     """What to do with a line that is not UTF-8; by default what the training did."""
 
@@ -49,7 +52,7 @@ class EvalFlags:
 
     def tell(self, task: Any) -> None:
         """Let the task read files as was asked; what was not is as in training."""
-        asked = {"columns": two_columns(self.columns), "on_bad_utf8": self.on_bad_utf8}
+        asked = {"columns": named_columns(self.columns), "on_bad_utf8": self.on_bad_utf8}
         given = {name: value for name, value in asked.items() if value is not None}
         if not given:
             return
@@ -79,19 +82,23 @@ def evaluate(
     from saccade.training.model import load
     from saccade.training.run import evaluation_json
 
-    made = {**decoding.stated(), "precision": engine.precision}
     name = flags.kept_as()
     if flags.moses is not None:
         normalize_punctuation("", flags.moses)  # an unknown language is told before the work
-    model = load(run, allow_code=engine.allow_code, precision=engine.precision)
+    changes = flags.set or ()
+    model = load(
+        run, allow_code=engine.allow_code, precision=engine.precision, changes=changes
+    )  # fmt: skip
     flags.tell(model.task)
-    sources, references = model.task.pairs(flags.data, warn)
-    texts = alignments.texts(model, sources, references)
-    predictions, seconds = timed_predictions(model, sources, decoding, engine)
-    found: Evaluation = model.task.score(sources, references, predictions)
-    more = [] if flags.moses is None else [moses_bleu(predictions, references, flags.moses)]
-    scored = replace(found, metrics=[*found.metrics, *more], decoding=made, seconds=seconds)
+    made = _how(model, flags, decoding) | {"precision": engine.precision}
+    examples = model.task.examples(flags.data, warn)
+    texts = alignments.texts(model, examples)
+    found = score_all(model, examples, decoding, engine, changes)
+    more = [] if flags.moses is None else [moses_bleu(*_sides(found), flags.moses)]
+    scored = replace(found, metrics=[*found.metrics, *more], decoding=made)
     evaluation = scored if texts is None else aligned(model, scored, texts, alignments)
+    for told in evaluation.warnings:
+        warn(told)
     # Said before it is kept: the scores of a run that cannot be written to are not lost.
     if flags.json:
         say(json.dumps(evaluation_json(evaluation, examples=False), ensure_ascii=False))
@@ -101,40 +108,51 @@ def evaluate(
         say(f"{metric.name} {decimal(metric.value)} ({metric.signature})")
     for what, count in evaluation.counts.items():
         say(f"{what}: {count:,}")
-    say(f"beam: {made['beam']}")
-    say(f"decoded: {len(sources) / seconds:,.1f} examples/s")
+    if "beam" in made:
+        say(f"beam: {made['beam']}")
+        say(f"decoded: {len(evaluation.examples) / (evaluation.seconds or 1):,.1f} examples/s")
     model.run.write_evaluation(name, evaluation)
     say(f"by example: {model.run.path / 'evals' / name}.json")
 
 
-def predict_all(
-    model: "Model", sources: list[str], decoding: SearchFlags, flags: EngineFlags
-) -> list[str]:
-    """The predicted texts, in order."""
-    return timed_predictions(model, sources, decoding, flags)[0]
+def _how(model: "Model", flags: EvalFlags, decoding: SearchFlags) -> dict[str, Any]:
+    """What the scores depend on besides the weights and the data."""
+    if model.task.decodes:
+        return decoding.stated(model.task.options)
+    idle = [flag for flag in decoding.given() if flag] + ["moses"] * (flags.moses is not None)
+    for flag in idle:
+        raise InputError(
+            f"--{flag.replace('_', '-')}: {model.settings.task_name} is scored without decoding"
+        )
+    return {}
 
 
-def timed_predictions(
-    model: "Model", sources: list[str], decoding: SearchFlags, flags: EngineFlags
-) -> tuple[list[str], float]:
-    """The predicted texts, in order, and the seconds they took when all workers were ready."""
-    from saccade.training.pool import Work, jobs
+def _sides(evaluation: "Evaluation") -> tuple[list[str], list[str]]:
+    rows = evaluation.examples
+    return [row["prediction"] for row in rows], [row["reference"] for row in rows]
 
-    engine = flags.engine(model, Work(decoding.options()), len(sources))
-    found: dict[int, str] = {}
-    cut = 0
+
+def score_all(
+    model: "Model",
+    examples: Any,
+    decoding: SearchFlags,
+    flags: EngineFlags,
+    changes: Sequence[str] = (),
+) -> "Evaluation":
+    """The scores of a data set, the work dealt out to as many processes as pay."""
+    from saccade.training.pool import JOB, Work
+
+    units = model.task.units(examples)
+    work = Work(decoding.options(model.task.options))
+    engine = flags.engine(model, work, JOB * len(units), changes)
     try:
         engine.warm_up()
         begun_at = time.monotonic()
-        for job, answers in engine.map(jobs(sources)):
-            found.update(zip(job.numbers, (answer["text"] for answer in answers), strict=True))
-            cut += sum(answer["truncated"] for answer in answers)
+        measures = list(engine.measure(units))
         seconds = max(time.monotonic() - begun_at, 1e-9)
     finally:
         engine.close()
-    if cut:
-        warn(f"{cut:,} of {len(sources):,} sources are too long; their ends were cut off")
-    return [found[number] for number in range(len(sources))], seconds
+    return replace(model.task.score(examples, measures), seconds=seconds)
 
 
 def data_name(files: list[str]) -> str:

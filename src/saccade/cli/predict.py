@@ -6,11 +6,11 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 from cyclopts import Parameter
 
@@ -44,16 +44,22 @@ class PredictFlags(SearchFlags):
     """Of --sample: draw from the most probable tokens that together have probability p."""
     seed: int | None = None
     """Of --sample: what the draws are a function of."""
+    repetition_penalty: float | None = None
+    """Above 1, what was said before is chosen less; of one path, drawn or --beam 1."""
+    stop: Annotated[list[str] | None, Parameter(negative=())] = None
+    """End before this text; may be repeated; of one path, drawn or --beam 1."""
 
-    def options(self) -> "DecodeOptions":
+    def options(self, usual: "DecodeOptions") -> "DecodeOptions":
         """What was given; a flag that would do nothing is refused."""
-        drawing = ("temperature", "top_k", "top_p", "seed")
-        idle = ("beam", "choices") if self.sample else drawing
+        given = self.given()
+        searching = ("beam", "choices", "nbest")
+        sample = self.sample or (usual.sample and not any(flag in given for flag in searching))
+        idle = ("beam", "choices") if sample else ("temperature", "top_k", "top_p", "seed")
         for flag in idle:
-            if getattr(self, flag) is not None:
-                goes = "is of search and does not go with" if self.sample else "needs"
+            if flag in given:
+                goes = "is of search and does not go with" if sample else "needs"
                 raise InputError(f"--{flag.replace('_', '-')} {goes} --sample")
-        return super().options()
+        return replace(usual, **given | {"sample": sample})
 
 
 @Parameter(name="*")
@@ -71,6 +77,8 @@ class Places:
     """One object a line: text, score, tokens and more."""
     stream: Switch = False
     """Print each text while it is being made, one path (no beam)."""
+    unescape: Switch = False
+    """Read \\n in a line of input as a newline, as it is written in the output."""
     on_bad_utf8: Literal["stop", "replace"] = "stop"
     """What to do with a line that is not UTF-8."""
 
@@ -96,12 +104,12 @@ def predict(
     from saccade.training.model import load
     from saccade.training.pool import Work
 
-    options = decoding.options()
     model = load(run, allow_code=engine.allow_code, precision=engine.precision)
+    options = decoding.options(model.task.options)
     if places.stream:
         _refuse_with_stream(places, decoding)
         with _written(places.output) as out:
-            for piece in _stream(model, places, decoding):
+            for piece in _stream(model, places, options):
                 out.write(piece)
                 out.flush()
         return
@@ -144,14 +152,14 @@ def _answers(
 
 def _blocks(places: Places) -> Iterator[tuple[int, list[str]]]:
     """Lines, some at a time, and the place of the first; one by one when somebody is typing."""
-    from saccade.data.readers import read_lines
+    from saccade.data.lines import read_lines
 
     counts: Counter[str] = Counter()
     lines = read_lines(places.input, on_bad_utf8=places.on_bad_utf8, counts=counts)
     typing = places.input == "-" and sys.stdin.isatty()
     start, size = 0, 1 if typing else BLOCK
     while texts := list(islice(lines, size)):
-        yield start, texts
+        yield start, [text.replace("\\n", "\n") for text in texts] if places.unescape else texts
         start += len(texts)
     if counts["bad_utf8"]:
         warn(f"{_named(places.input)}: {counts['bad_utf8']:,} lines of invalid UTF-8 repaired")
@@ -226,7 +234,7 @@ def _refuse_with_stream(places: Places, decoding: PredictFlags) -> None:
             raise InputError(f"--stream prints one path as it grows: it does not go with {flag}")
 
 
-def _stream(model: "Model", places: Places, decoding: PredictFlags) -> Iterator[str]:
+def _stream(model: "Model", places: Places, options: "DecodeOptions") -> Iterator[str]:
     """Every text piece by piece, each with its end of line."""
     import torch
 
@@ -234,5 +242,5 @@ def _stream(model: "Model", places: Places, decoding: PredictFlags) -> Iterator[
     for start, texts in _blocks(places):
         for number, text in enumerate(texts, start):
             cut = partial(_warn_cut, places, number)
-            yield from model.stream(text, decoding.options(), number, on_cut=cut)
+            yield from model.stream(text, options, number, on_cut=cut)
             yield "\n"

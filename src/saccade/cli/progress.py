@@ -81,7 +81,7 @@ class Pace:
         self.share, self.started_at = trainer.share, time.monotonic()
 
     def note(self, update: "Update") -> None:
-        loss = next(iter(update.losses.values()))
+        loss = next(iter(update.losses.values()))  # of a model that counts: not a number
         self.recent.append((time.monotonic(), update.count, loss))
 
     @property
@@ -186,7 +186,7 @@ class Bar:
 
     def evaluation(self, trainer: "Trainer", evaluation: "Evaluation", better: bool) -> None:
         if better:
-            self.best = f"best dev {evaluation.main.name} {evaluation.main.value:.1f}"
+            self.best = f"best {_scores(evaluation).partition(',')[0]}"
         self.console.print(f"[dim]step {trainer.standing.step:,}  {_scores(evaluation)}[/]")
 
     def warn(self, text: str) -> None:
@@ -213,16 +213,20 @@ def _size(trainer: "Trainer") -> str:
     processes = trainer.config.processes or 1
     side = f"{processes} processes" if processes > 1 else "1 process"
     name = f"{settings.model_name} {settings.preset}"
+    if not parameters:
+        return f"{name}, which counts: one step"
     return f"{name}, {parameters / 1e6:.1f} M parameters, {budget}, {side}"
 
 
 def _scores(evaluation: "Evaluation") -> str:
-    return "dev " + ", ".join(f"{m.name} {m.value:.2f}" for m in evaluation.metrics)
+    from saccade.tasks.metrics import figure
+
+    return "dev " + ", ".join(f"{m.name} {figure(m.value)}" for m in evaluation.metrics)
 
 
 def _finished(trainer: "Trainer") -> str:
     standing = trainer.standing
-    return f"{standing.step:,} steps in {clock(standing.seconds)}"
+    return f"{standing.step:,} step{'s' * (standing.step > 1)} in {clock(standing.seconds)}"
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from saccade.cli.flags import Switch, two_columns
+from saccade.cli.flags import Switch, named_columns
 from saccade.cli.terminal import note, say, this_command
 from saccade.errors import InputError
 
@@ -53,7 +53,7 @@ class TrainFlags:
     tokenizer: str | None = None
     """bpe, unigram, words, characters, bytes; or a run or file to take it from."""
     columns: str | None = None
-    """The two columns to use, such as source,target."""
+    """The columns to use, such as source,target."""
     processes: int | None = None
     """Processes that share each batch."""
     device: str | None = None
@@ -77,7 +77,7 @@ class TrainFlags:
                 "train": self.train,
                 "dev": self.dev,
                 "tokenizer": self.tokenizer,
-                "columns": two_columns(self.columns),
+                "columns": named_columns(self.columns),
                 "on_bad_utf8": self.on_bad_utf8,
             },
             "model": {"name": self.model, "preset": self.preset},
@@ -146,6 +146,7 @@ def train(task: str | None = None, /, *, flags: TrainFlags) -> int | None:
         A name from `saccade tasks`; may come from the config file.
     """
     from saccade.cli import STARTED_AT
+    from saccade.tasks.metrics import figure
     from saccade.training.signals import Interrupted
 
     seeds = flags.seed_list()
@@ -159,7 +160,7 @@ def train(task: str | None = None, /, *, flags: TrainFlags) -> int | None:
     for run in runs:
         say(f"run: {run.path}")
         for name, value in dev_scores(run).items():
-            say(f"dev {name}: {value:.2f}")
+            say(f"dev {name}: {figure(value)}")
     if seeds:
         _say_spread(runs)
     say(f"next: {this_command('eval', runs[0].path, '--data', 'FILES')}")
@@ -202,9 +203,11 @@ def dev_scores(run: "Run") -> dict[str, float]:
 
 
 def _say_spread(runs: list["Run"]) -> None:
+    from saccade.tasks.metrics import figure
     from saccade.training.start import mean_and_spread
 
     scores = [dev_scores(run) for run in runs]
     for name in scores[0]:
         mean, spread = mean_and_spread([each[name] for each in scores])
-        say(f"dev {name}: {mean:.2f} ± {spread:.2f} (mean and deviation of {len(runs)} seeds)")
+        found = f"{figure(mean)} ± {figure(spread)}"
+        say(f"dev {name}: {found} (mean and deviation of {len(runs)} seeds)")

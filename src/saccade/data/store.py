@@ -10,12 +10,12 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from saccade.data.tokenizers import Tokenizer
 from saccade.errors import InputError
 
+T = TypeVar("T")
 VERSION = 1
 SIDES = ("source", "target")
 LINES = 4096  # encoded at a time, so memory does not grow with the corpus
@@ -94,24 +95,16 @@ def build_store(
 ) -> PairStore:
     """The store in `folder` when it holds just this, else a new one in its place."""
     tokenizers = (source_tokenizer, target_tokenizer)
-    identity = _identity(fingerprint, tokenizers, max_length)
+    identity = identity_of([fingerprint, max_length], tokenizers)
     found = open_store(folder, identity)
     if found is not None:
         return found
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    _sweep(folder)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        report = _write(temporary, pairs, tokenizers, max_length)
-        sizes = {path.name: path.stat().st_size for path in sorted(temporary.iterdir())}
-        dtypes = [_dtype(tokenizer) for tokenizer in tokenizers]
-        manifest = {"identity": identity, "sizes": sizes, "dtypes": dtypes, **asdict(report)}
-        with (temporary / MANIFEST).open("wb") as file:
-            file.write(json.dumps(manifest).encode())
-            _settle(file)
-        _move(temporary, folder, identity)
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+
+    def write(place: Path) -> dict[str, Any]:
+        report = _write(place, pairs, tokenizers, max_length)
+        return {"dtypes": [dtype_of(tokenizer) for tokenizer in tokenizers], **asdict(report)}
+
+    build_folder(folder, identity, write)
     made = open_store(folder, identity)
     assert made is not None, folder
     return made
@@ -119,15 +112,15 @@ def build_store(
 
 def open_store(folder: Path, identity: str | None = None) -> PairStore | None:
     """The store in a folder, or None when it is absent, damaged or (if told) of another text."""
+    manifest = open_folder(folder, identity)
+    if manifest is None:
+        return None
     try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
         report = StoreReport(**{name: manifest[name] for name in StoreReport.__dataclass_fields__})
-        sizes = {name: (folder / name).stat().st_size for name in manifest["sizes"]}
-        same = identity is None or manifest["identity"] == identity
-        if not same or manifest["sizes"] != sizes:
-            return None
         source, target = (
-            Store(_map(folder, side, "tokens", dtype), _map(folder, side, "offsets", "<i8"))
+            Store(
+                map_array(folder / f"{side}.tokens", dtype), map_array(folder / f"{side}.offsets")
+            )
             for side, dtype in zip(SIDES, manifest["dtypes"], strict=True)
         )
     except (OSError, ValueError, KeyError, TypeError):
@@ -135,18 +128,20 @@ def open_store(folder: Path, identity: str | None = None) -> PairStore | None:
     return PairStore(source, target, report)
 
 
-def _identity(fingerprint: str, tokenizers: Sequence[Tokenizer], max_length: int | None) -> str:
+def identity_of(what: Sequence[str | int | None], tokenizers: Sequence[Tokenizer]) -> str:
     """What a store depends on, as one hash."""
-    parts = [VERSION, fingerprint, max_length, *(each.inner.to_str() for each in tokenizers)]
+    parts = [VERSION, *what, *(each.inner.to_str() for each in tokenizers)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
-def _dtype(tokenizer: Tokenizer) -> str:
+def dtype_of(tokenizer: Tokenizer) -> str:
+    """The narrowest numbers that hold its ids."""
     return "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
 
 
-def _map(folder: Path, side: str, name: str, dtype: str) -> NDArray[Any]:
-    return np.memmap(folder / f"{side}.{name}", dtype=dtype, mode="r")
+def map_array(path: Path, dtype: str = "<i8") -> NDArray[Any]:
+    """The numbers in a file, read as they are looked at."""
+    return np.memmap(path, dtype=dtype, mode="r")
 
 
 def _write(
@@ -159,7 +154,7 @@ def _write(
     kept = too_long = empty = 0
     with ExitStack() as stack:
         columns = [_Column(stack, folder, *each) for each in zip(SIDES, tokenizers, strict=True)]
-        for chunk in _chunked(pairs):
+        for chunk in chunked(pairs):
             rows = [
                 column.encode(texts)
                 for column, texts in zip(columns, zip(*chunk, strict=True), strict=True)
@@ -180,9 +175,10 @@ def _write(
     return report
 
 
-def _chunked(pairs: Iterable[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
-    pairs = iter(pairs)
-    while chunk := list(islice(pairs, LINES)):
+def chunked(items: Iterable[T]) -> Iterator[list[T]]:
+    """Some thousand at a time."""
+    items = iter(items)
+    while chunk := list(islice(items, LINES)):
         yield chunk
 
 
@@ -191,7 +187,7 @@ class _Column:
 
     def __init__(self, stack: ExitStack, folder: Path, side: str, tokenizer: Tokenizer):
         self.encode = tokenizer.encode_batch
-        self.dtype = _dtype(tokenizer)
+        self.dtype = dtype_of(tokenizer)
         self.tokens = stack.enter_context((folder / f"{side}.tokens").open("wb"))
         self.offsets = stack.enter_context((folder / f"{side}.offsets").open("wb"))
         self.end = 0
@@ -204,11 +200,41 @@ class _Column:
         self.end += len(ids)
 
     def settle(self) -> None:
-        _settle(self.tokens)
-        _settle(self.offsets)
+        settle(self.tokens)
+        settle(self.offsets)
 
 
-def _settle(file: BinaryIO) -> None:
+# --- a folder that appears whole, with a manifest -------------------------------------------------
+
+
+def build_folder(folder: Path, identity: str, write: Callable[[Path], dict[str, Any]]) -> None:
+    """Let `write` fill a folder beside, then put it in place; it returns what the manifest says."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    _sweep(folder)
+    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        said = write(temporary)
+        sizes = {path.name: path.stat().st_size for path in sorted(temporary.iterdir())}
+        with (temporary / MANIFEST).open("wb") as file:
+            file.write(json.dumps({"identity": identity, "sizes": sizes, **said}).encode())
+            settle(file)
+        _move(temporary, folder, identity)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def open_folder(folder: Path, identity: str | None = None) -> dict[str, Any] | None:
+    """The manifest, or None when the folder is absent, damaged or (if told) of another identity."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_bytes())
+        sizes = {name: (folder / name).stat().st_size for name in manifest["sizes"]}
+        same = identity is None or manifest["identity"] == identity
+        return manifest if same and manifest["sizes"] == sizes else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def settle(file: BinaryIO) -> None:
     """On the disk, not on its way there."""
     file.flush()
     os.fsync(file.fileno())
@@ -221,7 +247,7 @@ def _move(temporary: Path, folder: Path, identity: str) -> None:
             shutil.rmtree(folder)
         temporary.rename(folder)
     except OSError:
-        if open_store(folder, identity) is None:
+        if open_folder(folder, identity) is None:
             raise
 
 

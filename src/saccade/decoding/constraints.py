@@ -2,6 +2,7 @@
 
 A constraint forbids tokens by setting them to -inf; it never changes what the others are worth, so
 that every log-probability stays the model's own. It returns a new tensor, or its input unchanged.
+A preference is weighed in when one path is chosen token by token, not in what the token is worth.
 """
 
 from collections.abc import Sequence
@@ -114,3 +115,32 @@ class ForcedPrefix:
             )
         others = torch.arange(logits.shape[1], device=logits.device) != wanted
         return logits.masked_fill(others & (wanted >= 0), NEVER)
+
+
+class Preference:
+    """A constraint that only makes tokens more or less likely to be chosen."""
+
+
+class RepetitionPenalty(Preference):
+    """What was said, or stands in the prompt, loses by a factor of its log-probability.
+
+    CTRL (Keskar et al. 2019) divides logits, whose zero is arbitrary; a log-probability is <= 0.
+    """
+
+    def __init__(self, penalty: float, prompts: Sequence[Sequence[int]]) -> None:
+        self.penalty = penalty
+        longest = max(map(len, prompts), default=0)
+        padded = [[*prompt, *[-1] * (longest - len(prompt))] for prompt in prompts]
+        self.prompts = torch.tensor(padded, dtype=torch.long).view(len(prompts), longest)
+
+    def __call__(
+        self,
+        logits: Float[Tensor, "N V"],
+        history: Int[Tensor, "N t"],
+        sentence: Int[Tensor, " N"],
+    ) -> Float[Tensor, "N V"]:
+        prompt = self.prompts[sentence.cpu()].to(history.device)
+        read = torch.cat([prompt, history], dim=1)
+        said = logits.new_zeros(len(logits), logits.shape[1] + 1)
+        said.scatter_(1, torch.where(read < 0, logits.shape[1], read), 1.0)
+        return logits * (1 + (self.penalty - 1) * said[:, :-1])

@@ -19,9 +19,20 @@ class DecodeOptions(SearchOptions):
     top_k: int | None = None  # draw from the most probable k
     top_p: float | None = None  # draw from the most probable that together have p
     seed: int = 1  # of the draws
+    repetition_penalty: float = 1.0  # above 1, what was said or prompted is chosen less
+    stop: tuple[str, ...] = ()  # the output ends before any of these
 
     def __post_init__(self) -> None:
         SearchOptions.__post_init__(self)
+        object.__setattr__(self, "stop", tuple(self.stop))  # JSON has lists
+        if not all(self.stop):
+            raise InputError("an empty stop string would stop at once")
+        if not 0 < self.repetition_penalty < float("inf"):
+            raise InputError(f"repetition_penalty is {self.repetition_penalty}, not above 0")
+        one_path = {"stop": bool(self.stop), "repetition_penalty": self.repetition_penalty != 1}
+        for name in [name for name, given in one_path.items() if given]:
+            if self.beam > 1 and not self.sample:
+                raise InputError(f"{name} is of one path: take beam = 1, or draw")
         if self.sample and self.nbest > 1:
             raise InputError("nbest is of search; to draw several outputs, give several seeds")
 

@@ -44,12 +44,14 @@ class SearchOptions:
     length_penalty: float = 1.5  # 1 to 2 are alike on the dev set of Multi30k, 0 is too short
     max_ratio: float = 2.0
     max_extra: int = 10
+    length: int | None = None  # tokens at most; unset: by ratio and extra
     min_length: int = 0  # tokens before the end
     no_repeat_ngram: int = 0  # 0: may repeat
 
     def __post_init__(self) -> None:
         least = {"beam": 1, "choices": 1, "nbest": 1, "length_penalty": 0}
         least |= {"max_ratio": 0, "max_extra": 0, "min_length": 0, "no_repeat_ngram": 0}
+        least |= {"length": 1}
         for name, lowest in least.items():
             value = getattr(self, name)
             if value is not None and not lowest <= value < float("inf"):
@@ -62,6 +64,8 @@ class SearchOptions:
 
     def max_length(self, source_length: int) -> int:
         """The most tokens, eos counted, for a source of this length."""
+        if self.length is not None:
+            return self.length
         return max(1, int(self.max_ratio * source_length) + self.max_extra)
 
     def constraints(self, eos: int, others: Sequence[Constraint] = ()) -> tuple[Constraint, ...]:

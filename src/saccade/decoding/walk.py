@@ -3,8 +3,9 @@
 `choose` says how the next token is picked. Rows leave the batch when their path ends.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from typing import NamedTuple, TypeAlias
 
@@ -14,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.blocks.state import Decoder, S
-from saccade.decoding.constraints import NEVER, Constraint
+from saccade.decoding.constraints import NEVER, Constraint, Preference
 from saccade.errors import InputError
 
 # Log-probabilities (N, V), the sentence of each row, the position: the token of each row (N,).
@@ -63,9 +64,14 @@ def walk(
     max_lengths: Sequence[int],
     choose: Choose = best,
     constraints: Sequence[Constraint] = (),
-) -> Iterator[Step]:
-    """Yield step by step until every sentence has ended; `state` holds one row a sentence."""
+) -> Generator[Step, Collection[int] | None, None]:
+    """Yield step by step until every sentence has ended; `state` holds one row a sentence.
+
+    The caller may send back the sentences that are to end with this step.
+    """
     token, limits = first_tokens(first, max_lengths, state.rows), np.array(max_lengths)
+    soft = [each for each in constraints if isinstance(each, Preference)]
+    hard = [each for each in constraints if each not in soft]
     sentence = np.arange(state.rows)
     history = token.new_empty(state.rows, 0)
     for position in count():
@@ -74,12 +80,15 @@ def walk(
         sentences = sentence.tolist()
         with torch.no_grad():  # not around the yield: the caller's own work is not ours to change
             logits, state = decoder.step(token, state)
-            forbid = Forbid(constraints, history, sentence) if constraints else None
+            forbid = Forbid(hard, history, sentence) if hard else None
             blocks = log_prob_blocks(logits, position, forbid)
-            token, log_prob = _pick(blocks, sentences, position, choose)
-        yield Step(sentences, token.tolist(), log_prob.tolist())
+            weigh = Forbid(soft, history, sentence) if soft else None
+            token, log_prob = _pick(blocks, sentences, partial(choose, position=position), weigh)
+        ended = yield Step(sentences, token.tolist(), log_prob.tolist())
 
         live = (token.numpy() != eos) & (log_prob.numpy() > NEVER) & (limits > position + 1)
+        if ended:
+            live &= ~np.isin(sentence, list(ended))
         if constraints:
             history = torch.cat([history, token.unsqueeze(1)], dim=1)
         if not live.all():
@@ -91,12 +100,16 @@ def walk(
 
 
 def _pick(
-    blocks: Iterator[tuple[slice, Tensor]], sentences: list[int], position: int, choose: Choose
+    blocks: Iterator[tuple[slice, Tensor]],
+    sentences: list[int],
+    choose: Callable[[Tensor, Sequence[int]], Tensor],
+    weigh: "Forbid | None",
 ) -> tuple[Int[Tensor, " N"], Float[Tensor, " N"]]:
-    """The chosen token of each row and its log-probability, both on the CPU."""
+    """The chosen token of each row and the model's log-probability of it, both on the CPU."""
     tokens, values = [], []
     for rows, log_probs in blocks:
-        chosen = choose(log_probs, sentences[rows], position)
+        weighed = log_probs if weigh is None else weigh(log_probs, rows)
+        chosen = choose(weighed, sentences[rows])
         tokens.append(chosen)
         values.append(log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1))
     return torch.cat(tokens).cpu(), torch.cat(values).double().cpu()

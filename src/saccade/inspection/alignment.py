@@ -1,6 +1,5 @@
 """What a translation looked at: attention as a map of words, and as hard links between them."""
 
-import html
 import shutil
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -13,14 +12,16 @@ from torch import Tensor
 
 from saccade.blocks.recording import check_head
 from saccade.errors import InputError, nearest
-from saccade.inspection.paper import visible
-from saccade.inspection.pictures import check_picture_path, heat_map, save_figure
+from saccade.inspection.page import Shown, attention_page, notebook_frame
+from saccade.inspection.pictures import check_picture_path, head_grid, heat_map, save_figure
 from saccade.inspection.terminal import NARROWEST, draw_map
+from saccade.inspection.word_pictures import token_lines
 
 if TYPE_CHECKING:
     import matplotlib.figure
 
 Link = tuple[int, int]  # a word of the source, a word of the target, counted from 0
+PAGES = (".html", ".htm")
 Span = tuple[int, int]  # characters from, to; an empty span (a special token) lies in no word
 
 
@@ -75,10 +76,32 @@ class AttentionMap:
         seen = self.holding(layer)
         return heat_map(seen.matrix(layer, head), seen.source, seen.target)
 
+    def lines(
+        self, layer: str | None = None, head: int | None = None, word: int | None = None
+    ) -> "matplotlib.figure.Figure":
+        """Lines between the tokens; with `word` those of one target token stand out."""
+        seen = self.holding(layer)
+        return token_lines(seen.matrix(layer, head), seen.source, seen.target, word=word)
+
+    def grid(self) -> "matplotlib.figure.Figure":
+        """All layers and heads at a glance."""
+        return head_grid(self.weights)
+
     def save(self, path: str | Path, layer: str | None = None, head: int | None = None) -> Path:
-        """Write a PNG or SVG picture, or a page to explore (HTML, one file), by the suffix."""
-        check_picture_path(path)
-        return save_figure(self.plot(layer, head), path)
+        """Write a picture (PNG, SVG) or a page to explore (HTML, one file), by the suffix."""
+        path = Path(path)
+        check_picture_path(path, PAGES)
+        if path.suffix.lower() not in PAGES:
+            return save_figure(self.plot(layer, head), path)
+        path.write_text(self.page(layer, head), encoding="utf-8")
+        return path
+
+    def page(self, layer: str | None = None, head: int | None = None) -> str:
+        """The page to explore, with all that was recorded; it opens at this layer and head."""
+        seen = self.holding(layer)
+        seen.matrix(layer, head)  # says what is wrong with them
+        name = list(seen.weights)[-1] if layer is None else layer
+        return attention_page(self.every(), Shown(seen.kind, name, head))
 
     def text(
         self, width: int | None = None, layer: str | None = None, head: int | None = None
@@ -94,7 +117,7 @@ class AttentionMap:
         return self.text()
 
     def _repr_html_(self) -> str:
-        return _table(self.matrix().tolist(), self.source, self.target)
+        return notebook_frame(self.page(), len(self.target)) if self.weights else "no attention"
 
     def _layer(self, name: str | None) -> Float[Tensor, "H T S"]:
         weights = self.holding(name).weights
@@ -198,23 +221,3 @@ def _shares(pieces: Sequence[Span], words: Sequence[Span]) -> Float[Tensor, "N W
     ]
     shares = torch.tensor(overlap, dtype=torch.float32).view(len(pieces), len(words))
     return shares / shares.sum(dim=1, keepdim=True).clamp_min(1.0)
-
-
-def _table(weights: list[list[float]], source: list[str], target: list[str]) -> str:
-    """The map as an HTML table: the darkness of a cell is its weight, its number the tooltip."""
-    top = max((weight for row in weights for weight in row), default=0.0) or 1.0
-    sans = "font:13px system-ui,sans-serif;border-collapse:separate;border-spacing:2px"
-    upright = "writing-mode:vertical-rl;transform:rotate(180deg);text-align:left;font-weight:400"
-    head = "".join(
-        f'<th style="{upright}"><bdi>{html.escape(visible(token))}</bdi></th>' for token in source
-    )
-    body = ""
-    for token, row in zip(target, weights, strict=True):
-        name = f"<bdi>{html.escape(visible(token))}</bdi>"
-        cells = "".join(
-            f'<td title="{weight:.2f}" style="width:22px;height:22px;padding:0;'
-            f'background:rgba(27,73,168,{weight / top:.3f})"></td>'
-            for weight in row
-        )
-        body += f'<tr><th style="text-align:right;font-weight:400">{name}</th>{cells}</tr>'
-    return f'<table style="{sans}"><tr><th></th>{head}</tr>{body}</table>'

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from saccade.data.grammar import spans
-from saccade.data.readers import BUILTIN, read_lines
+from saccade.data.lines import read_lines
 from saccade.errors import InputError, nearest
 from saccade.inspection.alignment import Link, Span, alignment_error_rate
 

@@ -28,9 +28,8 @@ from saccade.inspection.resampling import (
 )
 from saccade.inspection.stored import Point, StoredRun, read_runs
 
+OLDER = {"AER": "smaller"}  # what is better, where a stored metric does not say
 PREFERRED = "dev"  # the evaluation every run with a dev set has
-# How the names of metrics begin of which less is better.
-LESS = ("aer", "bits", "error", "loss", "mae", "mse", "perplexity", "rmse", "wer")
 Parts = Float[np.ndarray, "examples K"]
 Certainty = tuple[Interval | None, Difference | None]
 INPUTS = ("source", "text")  # of an example, what its length is counted of
@@ -41,14 +40,11 @@ class Score:
     """A metric of a run; the intervals and the difference where it can be recomputed."""
 
     name: str
-    value: float
+    value: float | None  # None: beyond numbers, as the perplexity of what cannot happen
     signature: str
+    better: str = "greater"  # or smaller
     interval: Interval | None = None
     difference: Difference | None = None  # from the first run
-
-    @property
-    def less_is_better(self) -> bool:
-        return self.name.lower().startswith(LESS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,15 +95,13 @@ class Comparison:
 
     def best(self, name: str) -> str | None:
         """The run that is best by a metric; None when only one has it."""
-        found = [
-            (score.value, run.name, score.less_is_better)
+        found = {
+            run.name: score.value if score.better == "greater" else -score.value
             for run in self.runs
             for score in run.scores
-            if score.name == name
-        ]
-        if len(found) < 2:
-            return None
-        return (min if found[0][2] else max)(found)[1]
+            if score.name == name and score.value is not None
+        }
+        return max(found, key=lambda run: found[run]) if len(found) > 1 else None
 
     def save(self, folder: str | Path) -> list[Path]:
         """Draw every chart there are numbers for, as PNG and SVG."""
@@ -167,7 +161,7 @@ def _trusted(name: str, stored: Sequence[dict[str, Any]]) -> list[Parts]:
     found = []
     for run in stored:
         value = run["metrics"].get(name, {}).get("value")
-        parts = None if value is None else trusted_parts(name, value, run["by_example"])
+        parts = trusted_parts(name, value, run["by_example"])
         if parts is None:
             return []
         found.append(parts)
@@ -193,7 +187,13 @@ def _scores(run: dict[str, Any], number: int, certain: dict[str, list[Certainty]
     """The metrics of a run, the main one first."""
     unknown: dict[int, Certainty] = {number: (None, None)}
     return [
-        Score(name, each["value"], each["signature"], *certain.get(name, unknown)[number])
+        Score(
+            name,
+            each["value"],
+            each["signature"],
+            each.get("better", OLDER.get(name, "greater")),
+            *certain.get(name, unknown)[number],
+        )
         for name, each in run["metrics"].items()
     ]
 
@@ -295,6 +295,8 @@ def rounded(value: float | None) -> str:
     return f"{value / size:.3g}{UNITS[size]}"
 
 
-def decimal(value: float) -> str:
+def decimal(value: float | None) -> str:
     """85.25, but 0.142: scores that are shares have three digits."""
+    if value is None:
+        return "infinite"
     return f"{value:.2f}" if abs(value) >= 1 else f"{value:.3f}"

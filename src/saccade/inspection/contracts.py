@@ -306,8 +306,9 @@ LANGUAGE_CHECKS: dict[str, Check] = {
 def has_methods(cls: Any) -> None:
     """All that the trainer and the commands call."""
     wanted = (
-        "prepare", "load", "fingerprints", "model_fields", "build", "store", "order", "collate",
-        "objective", "predict", "predict_dev", "stream", "pairs", "score",
+        "prepare", "load", "suited", "resumed", "fingerprints", "model_fields", "build", "store",
+        "open", "order", "collate", "objective", "examples", "units", "measure", "score",
+        "predict", "stream",
     )  # fmt: skip
     missing = [name for name in wanted if not callable(getattr(cls, name, None))]
     assert not missing, f"it lacks {', '.join(missing)}"

@@ -19,6 +19,7 @@ from torch import Tensor
 from saccade.blocks.attention import Attention
 from saccade.blocks.masks import masked_softmax
 from saccade.blocks.recording import (
+    BY_QUERY,
     Inside,
     Observed,
     attentions,
@@ -81,12 +82,10 @@ def work_out(
     score: Score | None = None,
     mask: Bool[Tensor, " S"] | None = None,
     output: Callable[[Tensor], Tensor] | None = None,
-    switches: Float[Tensor, " H"] | None = None,
 ) -> Steps:
     """The arithmetic of one query in one head, by default scaled dot-product attention.
 
-    `k` has been through `score.prepare`; `output` is W^o, applied to all heads side by side, where
-    `switches` has 0 for those that are switched off.
+    `k` has been through `score.prepare`; `output` is W^o, applied to all heads side by side.
     """
     score = ScaledDot(q.shape[-1], k.shape[-1]) if score is None else score
     check_head(head, len(q))
@@ -95,7 +94,7 @@ def work_out(
         weights = masked_softmax(scores, None if mask is None else mask[None, None])
         averages = (weights @ v).squeeze(1)  # (H, P)
         products = q[head] @ k[head].mT if isinstance(score, PRODUCTS) else None
-        joined = (averages if switches is None else averages * switches[:, None]).flatten()
+        joined = averages.flatten()
         return Steps(
             q=q[head],
             k=k[head],
@@ -231,26 +230,34 @@ def _query(calls: Sequence[Inside], place: int) -> Inside:
 
 
 def _steps(inside: Inside, attention: Observed, head: int) -> Steps:
-    """Worked out anew from query, keys and values; by another formula than ours as recorded."""
-    q, k, v = inside.query, inside.keys, inside.values
-    mask = None if inside.mask is None else inside.mask[0, head, 0]
-    if isinstance(attention, Attention):
-        assert q is not None
-        assert k is not None
-        assert v is not None
-        return work_out(
-            q[0, :, 0], k[0], v[0], head=head, score=attention.score, mask=mask,
-            output=attention.output, switches=attention.switches,
-        )  # fmt: skip
+    """What was recorded of one query, and what follows from it."""
+    parts = {part.name: getattr(inside, part.name) for part in dataclasses.fields(Inside)}
+    seen: dict[str, Any] = {name: None if x is None else x[0, head] for name, x in parts.items()}
+    for name in BY_QUERY:
+        seen[name] = None if seen[name] is None else seen[name][0]
+    q, k, v, weights, allowed = (seen[n] for n in ("query", "keys", "values", "weights", "mask"))
+    if allowed is None and seen["scores"] is not None:
+        allowed = torch.ones(weights.shape, dtype=torch.bool)
+    score = type(getattr(attention, "score", None))
+    joined = None if inside.averages is None else attention.kept(inside.averages)[0].flatten()
+    output = None
+    if joined is not None and isinstance(attention, Attention):
+        device = next(attention.parameters(), joined).device
+        with torch.no_grad():
+            output = attention.output(joined[None].to(device))[0].cpu()
     return Steps(
-        q=None if q is None else q[0, head, 0],
-        k=None if k is None else k[0, head],
-        scores=None if inside.scores is None else inside.scores[0, head, 0],
-        allowed=mask,
-        weights=inside.weights[0, head, 0],
-        v=None if v is None else v[0, head],
-        weighted=None if v is None else inside.weights[0, head, 0, :, None] * v[0, head],
-        average=None if inside.averages is None else inside.averages[0, head, 0],
+        q=q,
+        k=k,
+        products=q @ k.mT if score in PRODUCTS and q is not None and k is not None else None,
+        scale=math.sqrt(len(q)) if score is ScaledDot and q is not None else None,
+        scores=seen["scores"],
+        allowed=allowed,
+        weights=weights,
+        v=v,
+        weighted=None if v is None else weights[:, None] * v,
+        average=seen["averages"],
+        joined=joined,
+        output=output,
     )
 
 

@@ -63,7 +63,7 @@ def _large(stack: Recurrent, study: GradientStudy) -> None:  # noqa: ARG001
     with torch.no_grad():
         for cell in stack.cells:
             if isinstance(cell, GatedCell):
-                cell.weight_hh *= 4.0
+                cell.weight_hh.mul_(4.0)
 
 
 def _open(stack: Recurrent, study: GradientStudy) -> None:

@@ -118,7 +118,7 @@ def _train(study: NormStudy, norm: str, batch_size: int) -> Reader:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(key(study.seed, "norm study"))
         reader = Reader(study, norm)
-    weights = list(reader.parameters())
+    weights: list[Tensor] = list(reader.parameters())
     first, second = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))
     numbers = [torch.zeros(()) for _ in weights]
     for update in range(study.updates):

@@ -15,6 +15,8 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from saccade.inspection.fonts import families
+
 if TYPE_CHECKING:  # matplotlib is imported when something is drawn
     import matplotlib.axes
     import matplotlib.figure
@@ -25,23 +27,17 @@ Point = tuple[Number, Number]
 PAPER, TEXT, FAINT, LINE = "#ffffff", "#1f2328", "#6b7280", "#dfe3ea"
 EMPTY, INK, WARM = "#f6f8fc", "#1b49a8", "#b4532a"
 CURVES = [(INK, "-"), (WARM, "-"), (FAINT, "-"), (INK, ":"), (WARM, ":"), (FAINT, ":")]
-SANS = ["Inter", "Helvetica Neue", "Noto Sans", "Liberation Sans", "DejaVu Sans"]
-# Tried in turn for each character the sans lacks; only those installed are named to matplotlib.
-FALLBACKS = [
-    *("Noto Sans CJK JP", "Noto Sans CJK SC", "Noto Sans JP", "Hiragino Sans", "Yu Gothic"),
-    *("Microsoft YaHei", "PingFang SC", "WenQuanYi Zen Hei", "Malgun Gothic", "Noto Sans Hebrew"),
-    *("Noto Sans Arabic", "Noto Sans Devanagari", "Noto Emoji", "Symbola"),
-]
 LONGEST_LABEL = 24  # characters
+UNSEEN = ("Cc", "Cs", "Cn", "Zl", "Zp")  # Unicode categories that draw nothing, or break lines
+TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"  # turn what follows around
 _DRAWING = threading.Lock()  # matplotlib's settings and Python's warning filters are global
 
 
 def visible(token: str) -> str:
     """A token as one can see it: controls and blanks drawn, nothing that breaks a line or XML."""
-    named = {"\n": "⏎", "\t": "⇥"}
+    named = {"\n": "⏎", "\t": "⇥", **dict.fromkeys(TURNS, "·")}
     shown = "".join(
-        named.get(c, "·") if unicodedata.category(c) in ("Cc", "Cs", "Cn", "Zl", "Zp") else c
-        for c in token
+        named.get(c, "·") if c in named or unicodedata.category(c) in UNSEEN else c for c in token
     )
     return shown if shown.strip() else "␣" * len(shown)
 
@@ -52,7 +48,7 @@ def drawing() -> Iterator[None]:
     import matplotlib
 
     settings: Any = {
-        "font.family": _fonts(),
+        "font.family": families(),
         "text.color": TEXT,
         "axes.unicode_minus": False,
         "svg.fonttype": "none",  # words stay words: searchable, and any reader's fonts draw them
@@ -62,13 +58,6 @@ def drawing() -> Iterator[None]:
         warnings.filterwarnings("ignore", message=".*[Gg]lyph.*")
         warnings.filterwarnings("ignore", message=".*Matplotlib currently does not support.*")
         yield
-
-
-def _fonts() -> list[str]:
-    from matplotlib import font_manager
-
-    installed = set(font_manager.get_font_names())
-    return [name for name in (*SANS, *FALLBACKS) if name in installed] or ["sans-serif"]
 
 
 def sheet(width: float, height: float) -> "matplotlib.figure.Figure":
@@ -135,13 +124,20 @@ def put_words(
     turn: dict[str, Any] = {"rotation": 45, "ha": "left", "rotation_mode": "anchor"}
     if all(len(word) <= 2 for word in columns):
         turn = {"rotation": 0, "ha": "center"}
-    axes.set_xticklabels(columns, fontsize=size, parse_math=False, **turn)
-    axes.set_yticklabels(rows, fontsize=size, parse_math=False)
+    look: dict[str, Any] = {"fontsize": size, "parse_math": False}
+    axes.set_xticklabels(columns, **look, **turn, family=families("".join(columns)))
+    axes.set_yticklabels(rows, **look, family=families("".join(rows)))
 
 
 def _short(word: str) -> str:
     word = visible(word) if word else ""
     return word if len(word) <= LONGEST_LABEL else word[: LONGEST_LABEL - 1] + "…"
+
+
+def shown_width(word: str) -> int:
+    """About how many letters wide a word is when drawn; East Asian ones count twice."""
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in _short(word))
+    return len(_short(word)) + wide
 
 
 def height_of(words: Sequence[str]) -> float:
@@ -163,7 +159,25 @@ def say(
     where = {} if transform is None else {"transform": transform}
     ha, va = align
     words = visible(words)
-    page.text(*place, words, fontsize=size, color=color, ha=ha, va=va, parse_math=False, **where)
+    look = {"fontsize": size, "color": color, "family": families(words)}
+    page.text(*place, words, ha=ha, va=va, parse_math=False, **look, **where)
+
+
+def write_numbers(
+    axes: "matplotlib.axes.Axes",
+    values: Float[Tensor, "T S"],
+    *,
+    least: float = 0.005,
+    size: int = 8,
+    dark: Float[Tensor, "T S"] | None = None,
+) -> None:
+    """Two decimals in every cell; `dark` says how much ink is behind each, by default its value."""
+    behind = values if dark is None else dark
+    for row, (line, shades) in enumerate(zip(values.tolist(), behind.tolist(), strict=True)):
+        for column, (value, shade) in enumerate(zip(line, shades, strict=True)):
+            if abs(value) >= least:
+                place, color = (column + 0.5, row + 0.5), PAPER if shade > 0.55 else TEXT
+                say(axes, place, f"{value:.2f}", size=size, color=color, align=("center", "center"))
 
 
 def beside(

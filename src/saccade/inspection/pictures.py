@@ -1,6 +1,6 @@
 """Pictures of what a model does, each a function that returns a matplotlib Figure."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,8 +10,6 @@ from torch import Tensor
 from saccade.errors import InputError
 from saccade.inspection.paper import (
     FAINT,
-    PAPER,
-    TEXT,
     Number,
     Point,
     array,
@@ -30,6 +28,7 @@ from saccade.inspection.paper import (
     put_words,
     say,
     sheet,
+    write_numbers,
 )
 
 if TYPE_CHECKING:  # matplotlib is imported when something is drawn
@@ -168,22 +167,26 @@ def distributions(
     words: Sequence[str],
     steps: Sequence[str] | None = None,
     title: str = "",
+    before: Float[Tensor, "T V"] | None = None,
 ) -> "matplotlib.figure.Figure":
-    """The wanted and the predicted distribution over words, a row for each step of decoding."""
+    """The wanted and the predicted distribution over words, a row for each step of decoding.
+
+    With `before`, what was predicted before training stands between them.
+    """
+    panels = {"target": target, "predicted": predicted}
+    if before is not None:
+        panels = {"target": target, "before training": before, "after training": predicted}
     rows, columns = target.shape
     steps = [f"step {index + 1}" for index in range(rows)] if steps is None else steps
     cell, gap = 0.46, 0.9
     width, height = columns * cell, rows * cell
     with drawing():
-        figure = sheet(2 * width + gap, height)
-        for index, (name, matrix) in enumerate({"target": target, "predicted": predicted}.items()):
+        figure = sheet(len(panels) * (width + gap) - gap, height)
+        for index, (name, matrix) in enumerate(panels.items()):
             axes = axes_at(figure, (index * (width + gap), 0.0, width, height))
             draw_cells(axes, matrix, top=1.0, gap=1.5)
             put_words(axes, words, steps if index == 0 else [""] * rows, size=10)
-            for (row, column), value in _numbers(matrix):
-                color = PAPER if value > 0.5 else TEXT
-                place = (column + 0.5, row + 0.5)
-                say(axes, place, f"{value:.2f}", size=8, color=color, align=("center", "center"))
+            write_numbers(axes, matrix)
             axes.set_xlabel(name, fontsize=10, color=FAINT, labelpad=8)
         put_title(figure.axes[0], title, lift=height_of(words))
     return figure
@@ -199,18 +202,11 @@ def save_figure(figure: "matplotlib.figure.Figure", path: str | Path) -> Path:
     return path
 
 
-def check_picture_path(path: str | Path) -> None:
+def check_picture_path(path: str | Path, also: Sequence[str] = ()) -> None:
     """Refuse a file that is neither PNG nor SVG or has no folder, before any work is done."""
     path = Path(path)
-    if path.suffix.lower() not in SUFFIXES:
-        known = " or ".join(SUFFIXES)
+    if path.suffix.lower() not in (*SUFFIXES, *also):
+        known = " or ".join((*SUFFIXES, *also))
         raise InputError(f"cannot draw into {str(path)!r}: the name of a picture ends in {known}")
     if not path.parent.is_dir():
         raise InputError(f"cannot draw into {str(path)!r}: there is no folder {str(path.parent)!r}")
-
-
-def _numbers(values: Float[Tensor, "T S"]) -> Iterator[tuple[tuple[int, int], float]]:
-    for row, line in enumerate(values.tolist()):
-        for column, value in enumerate(line):
-            if value >= 0.005:
-                yield (row, column), value

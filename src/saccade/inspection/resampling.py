@@ -87,36 +87,41 @@ def bleu_of_sums(sums: Float[np.ndarray, "R K"]) -> Float[np.ndarray, " R"]:
     return found
 
 
-def error_rate_parts(examples: Sequence[Example]) -> Float[np.ndarray, "examples K"]:
-    """Hits and links of each sentence, as `saccade eval --alignments` counted them."""
-    rows = [[example["alignment_hits"], example["alignment_links"]] for example in examples]
-    return np.array(rows, np.float64).reshape(len(rows), 2)
+def ratio(above: str, below: str, finish: Callable[[np.ndarray], np.ndarray]) -> Recipe:
+    """A function of one sum over another; `above` and `below` are what examples call them."""
 
+    def parts(examples: Sequence[Example]) -> Float[np.ndarray, "examples K"]:
+        rows = [[float(example[above]), float(example[below])] for example in examples]
+        return np.array(rows, np.float64).reshape(len(rows), 2)
 
-def error_rate_of_sums(sums: Float[np.ndarray, "R K"]) -> Float[np.ndarray, " R"]:
-    """The alignment error rate (Och & Ney 2003)."""
-    return 1 - sums[:, 0] / np.maximum(sums[:, 1], 1)
+    def value(sums: Float[np.ndarray, "R K"]) -> Float[np.ndarray, " R"]:
+        return finish(sums[:, 0] / np.maximum(sums[:, 1], 1))
+
+    return Recipe(parts, value)
 
 
 RECIPES: dict[str, Recipe] = {  # by the metric's name; a metric without one has its value alone
     "BLEU": Recipe(bleu_parts, bleu_of_sums),
-    "AER": Recipe(error_rate_parts, error_rate_of_sums),
+    "AER": ratio("alignment_hits", "alignment_links", lambda hits: 1 - hits),
+    "loss": ratio("nats", "tokens", lambda nats: nats),
+    "perplexity": ratio("nats", "words", np.exp),
+    "bits per character": ratio("nats", "characters", lambda nats: nats / np.log(2)),
 }
 
 
 def trusted_parts(
-    name: str, value: float, examples: Sequence[Example]
+    name: str, value: float | None, examples: Sequence[Example]
 ) -> Float[np.ndarray, "examples K"] | None:
     """What each example adds, if recomputing the whole gives `value`: else it was made otherwise.
 
     A BLEU of other tokens or case has the same name and another signature.
     """
     recipe = RECIPES.get(name)
-    if recipe is None or not examples:
+    if recipe is None or value is None or not examples:
         return None
     try:
         parts = recipe.parts(examples)
-    except KeyError:  # the examples do not hold what it takes
+    except (KeyError, TypeError):  # the examples do not hold what it takes
         return None
     again = float(recipe.value(parts.sum(axis=0, keepdims=True))[0])
     return parts if abs(again - value) <= 1e-6 * max(1.0, abs(value)) else None

@@ -87,7 +87,7 @@ class StoredRun:
             found = json.loads(file.read_bytes())
         except ValueError as error:
             raise InputError(f"{file}: not JSON ({error})") from None
-        if not isinstance(found, dict) or not found.get("metrics") or not found.get("by_example"):
+        if not _whole(found):
             raise InputError(f"{file}: no metrics by example in it; evaluate {self.path} again")
         return found
 
@@ -134,6 +134,14 @@ def _config(place: Path) -> dict[str, Any]:
     if "format" not in config:
         raise InputError(f"{place} is not a saccade run (its config.toml is of another kind)")
     return config
+
+
+def _whole(found: Any) -> bool:
+    """Whether an evaluation has metrics and examples as saccade writes them."""
+    match found:
+        case {"metrics": dict(metrics), "by_example": [dict(), *_]} if metrics:
+            return all({"value", "signature"} <= each.keys() for each in metrics.values())
+    return False
 
 
 def _log(place: Path) -> list[dict[str, Any]]:

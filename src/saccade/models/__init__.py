@@ -3,6 +3,7 @@
 from typing import Any
 
 from saccade.models.gpt import GPT
+from saccade.models.markov import Markov
 from saccade.models.rnn import RecurrentLM
 from saccade.models.seq2seq import Seq2Seq
 from saccade.models.transformer import Transformer
@@ -11,6 +12,7 @@ from saccade.models.transformer_xl import TransformerXL
 MODELS: dict[str, Any] = {
     "seq2seq": Seq2Seq,
     "transformer": Transformer,
+    "markov": Markov,
     "rnn": RecurrentLM,
     "gpt": GPT,
     "transformer-xl": TransformerXL,

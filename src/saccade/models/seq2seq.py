@@ -114,14 +114,17 @@ class Seq2Seq(nn.Module):
         self.schedule = schedule(**fitting(schedule, parameters, "model.sampling"))
         self.dropout = Dropout(config.dropout)
         self.output = TiedOutput(self.target_embedding)
-        hard = getattr(self.attention, "weighting", None)
-        self.draws = isinstance(hard, Hard)  # where to look, while it learns
-        self.discount, self.entropy = (hard.discount, hard.entropy) if self.draws else (0.0, 0.0)
 
     @property
     def alignment_layers(self) -> list[str]:
         """The attentions from target to source, by name."""
         return ["attention"] if isinstance(self.attention, RecurrentAttention) else []
+
+    @property
+    def hard(self) -> Hard | None:
+        """What draws where to look while it learns, if anything does."""
+        weighting = getattr(self.attention, "weighting", None)
+        return weighting if isinstance(weighting, Hard) else None
 
     @property
     def output_weight(self) -> Float[Tensor, "V E"]:
@@ -154,7 +157,9 @@ class Seq2Seq(nn.Module):
         """Step by step: after the first, a word is the true one with this probability."""
         places = torch.empty(target.shape, dtype=torch.float64, device=target.device)
         true = keyed_uniform(places) < truth
-        token, said, choices = target[:, 0], [], []
+        said: list[Tensor] = []
+        choices: list[Choice | None] = []
+        token = target[:, 0]
         for step in range(target.shape[1]):
             if step:
                 own = self.logits(said[-1].detach()).argmax(-1)

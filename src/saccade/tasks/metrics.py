@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from saccade.errors import InputError, nearest
 
@@ -13,9 +14,22 @@ class Metric:
     name: str
     value: float
     signature: str
+    better: Literal["greater", "smaller"] = "greater"
+
+    @property
+    def merit(self) -> float:
+        """The value, or less it: always greater for the better."""
+        return self.value if self.better == "greater" else -self.value
 
     def __str__(self) -> str:
-        return f"{self.name} {self.value:.2f} ({self.signature})"
+        return f"{self.name} {figure(self.value)} ({self.signature})"
+
+
+def figure(value: float | None) -> str:
+    """A score as people read it: the smaller, the more digits matter; None is beyond numbers."""
+    if value is None:
+        return "infinite"
+    return f"{value:.2f}" if abs(value) >= 5 or value == 0 else f"{value:.4f}"
 
 
 def translation_metrics(

@@ -1,12 +1,11 @@
 """What translate minimises: the cross-entropy of each target token, given those before it."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import torch.nn.functional as F
 
 from saccade.blocks.losses import chunked_cross_entropy
 from saccade.blocks.masks import padding_mask
-from saccade.blocks.reinforce import reinforce
 from saccade.blocks.sequences import Padded
 from saccade.data.batches import PairBatch
 from saccade.tasks.task import Objective, Term
@@ -15,15 +14,15 @@ BASELINE_WEIGHT = 0.1  # it is squared: at first it would leave the clipped grad
 
 
 def translate_objective(model: Any, smoothing: float) -> Objective:
-    """The one that fits the model: whether it draws while it learns is all that counts."""
-    kind = DrawnObjective if getattr(model, "draws", False) else TranslateObjective
-    return kind(model, smoothing)
+    """The one that fits the model: whether it draws places while it learns is all that counts."""
+    drawn = getattr(model, "hard", None) is not None
+    return (DrawnObjective if drawn else TranslateObjective)(model, smoothing)
 
 
 class TranslateObjective(Objective):
     """Cross-entropy of each target token given the source and the true tokens before it."""
 
-    terms: tuple[str, ...] = ("loss",)
+    terms: ClassVar[tuple[str, ...]] = ("loss",)
 
     def __init__(self, model: Any, smoothing: float):
         super().__init__()
@@ -44,10 +43,10 @@ class TranslateObjective(Objective):
 class DrawnObjective(TranslateObjective):
     """The same for a model that draws where to look: it also learns what to draw, by REINFORCE.
 
-    Such a model has `unroll(source, target) -> (hidden, choice)`, and `discount` and `entropy`.
+    Such a model has `unroll(source, target) -> (hidden, choice)`, and `hard`, which teaches it.
     """
 
-    terms = ("loss", "choice", "baseline")
+    terms: ClassVar[tuple[str, ...]] = ("loss", "choice", "baseline")
 
     def forward(self, batch: PairBatch, carry: Any) -> tuple[dict[str, Term], Any]:
         source = Padded(batch.source, batch.source_lengths)
@@ -62,9 +61,7 @@ class DrawnObjective(TranslateObjective):
             label_smoothing=self.smoothing,
         )
         losses = lost.new_zeros(gold.shape).masked_scatter(real, lost)
-        policy, surprise = reinforce(
-            choice, losses, discount=self.model.discount, entropy=self.model.entropy
-        )
+        policy, surprise = self.model.hard.teach(choice, losses)
         sums = (losses.sum(), policy[real].sum(), surprise[real].sum())
         weights = (1.0, 1.0, BASELINE_WEIGHT)
         return {

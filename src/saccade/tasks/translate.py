@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from saccade.blocks.recording import Seen, record_attention
 from saccade.blocks.sequences import Padded
 from saccade.data.batches import Order, PairBatch, collate, plan_eval
 from saccade.data.readers import ParallelText
-from saccade.data.store import PairStore, build_store
+from saccade.data.store import PairStore, build_store, open_store
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
 from saccade.decoding.constraints import Constraint, ForcedPrefix
@@ -28,10 +28,9 @@ from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch, attention_map, watched_layers
 from saccade.tasks.metrics import sentence_scores, translation_metrics
 from saccade.tasks.objectives import translate_objective
-from saccade.tasks.task import Evaluation, Objective, Prediction
+from saccade.tasks.task import Evaluation, Objective, Plain, Prediction, Warn
 from saccade.tasks.vocabularies import find_tokenizers, tokenizer_files, train_tokenizers
 
-Warn = Callable[[str], None]
 ROWS = 64  # sentences decoded together
 QUICK = DecodeOptions(beam=1, max_ratio=1.5, max_extra=5)  # untrained, a model never ends
 
@@ -40,7 +39,7 @@ QUICK = DecodeOptions(beam=1, max_ratio=1.5, max_extra=5)  # untrained, a model 
 class TranslateConfig:
     train: list[str]  # two files, or one with columns
     dev: list[str] | None = None
-    columns: tuple[str, str] | None = None
+    columns: tuple[str, ...] | None = None  # of the source and of the target
     tokenizer: str = "bpe"  # bpe, unigram, words, characters, bytes; or a run or tokenizer.json
     vocab_size: int = 4000  # at most
     joint: bool = True  # one vocabulary for both sides
@@ -52,6 +51,8 @@ class TranslateConfig:
         for name in ("vocab_size", "max_length"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}, it must be at least 1")
+        if self.columns is not None and len(self.columns) != 2:
+            raise InputError(f"columns {','.join(self.columns)}: two names, such as source,target")
 
 
 class Translate:
@@ -59,6 +60,9 @@ class Translate:
 
     Config = TranslateConfig
     model_field_names = ("source_vocab_size", "target_vocab_size")
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {}
+    options = DecodeOptions()
+    decodes = True
 
     def __init__(self, config: TranslateConfig, source: Tokenizer, target: Tokenizer):
         self.config, self.source, self.target = config, source, target
@@ -88,13 +92,22 @@ class Translate:
         return cls(config, found[0], found[-1])
 
     @staticmethod
+    def suited(
+        config: TranslateConfig,
+        model: Any,  # noqa: ARG004
+        settings: dict[str, Any],
+    ) -> tuple[TranslateConfig, dict[str, Any]]:
+        return config, settings
+
+    @staticmethod
     def resumed(mine: TranslateConfig, theirs: TranslateConfig) -> TranslateConfig:
         """What the data decided at the first start (one vocabulary or two) holds on."""
         return dataclasses.replace(mine, joint=theirs.joint)
 
     @staticmethod
     def _text(config: TranslateConfig, files: Sequence[str]) -> ParallelText:
-        return ParallelText(files, config.columns, on_bad_utf8=config.on_bad_utf8)
+        columns = None if config.columns is None else (config.columns[0], config.columns[1])
+        return ParallelText(files, columns, on_bad_utf8=config.on_bad_utf8)
 
     def fingerprints(self) -> dict[str, str]:
         """A mark of each data set, so that a change is seen."""
@@ -130,6 +143,9 @@ class Translate:
             limit = f"task.max_length is {self.config.max_length} tokens"
             warn(f"{' '.join(self.config.train)}: {summary} ({limit})")
         return store
+
+    def open(self, folder: Path) -> PairStore | None:
+        return open_store(folder)
 
     def order(self, store: PairStore, batch_tokens: int, seed: int) -> Order:
         return Order(store.lengths, batch_tokens, seed)
@@ -190,11 +206,6 @@ class Translate:
                 look = partial(attention_map, model, seen, place) if seen else None
                 found[row] = self._prediction(*prepared[row], best, look)
         return found
-
-    def predict_dev(self, model: Any, texts: Sequence[str]) -> list[str]:
-        """Quick translations for the evaluations during training: greedy."""
-        found = self.predict(model, texts, QUICK)
-        return [prediction.text for prediction in found]
 
     def _read(self, model: Any, text: str) -> tuple[list[int], bool]:
         """Token ids with the end; what a model cannot read, or nobody could wait for, is cut."""
@@ -275,6 +286,8 @@ class Translate:
         tree: BeamTree | None,
     ) -> Callable[[Any, list[int]], list[list[Hypothesis]]]:
         """Search or draw, as the options say: (state, maximum lengths) -> n-best."""
+        if options.stop or options.repetition_penalty != 1:
+            raise InputError("stop and repetition_penalty are of generate, not of translate")
         first, eos = self.target.bos, self.target.eos
         constraints: list[Constraint] = []
         if prefixes is not None:
@@ -338,23 +351,43 @@ class Translate:
 
     # --- scoring ---
 
-    def pairs(self, files: Sequence[str], warn: Warn) -> tuple[list[str], list[str]]:
+    def examples(self, files: Sequence[str], warn: Warn) -> Plain:
         """The sources and references of an evaluation set."""
         text = self._text(self.config, files)
         pairs = list(text)
         if summary := text.report.summary():
             warn(f"{' '.join(files)}: {summary}")
         sources, references = zip(*pairs, strict=True)
-        return list(sources), list(references)
+        return {"source": list(sources), "reference": list(references)}
 
-    def score(
-        self, sources: Sequence[str], references: Sequence[str], predictions: Sequence[str]
-    ) -> Evaluation:
+    def units(self, examples: Plain) -> list[Plain]:
+        """Sources of similar length, the longest first, with their numbers."""
+        sources = examples["source"]
+        order = sorted(range(len(sources)), key=lambda number: (-len(sources[number]), number))
+        parts = [order[start : start + ROWS] for start in range(0, len(order), ROWS)]
+        return [{"numbers": part, "texts": [sources[n] for n in part]} for part in parts]
+
+    def measure(self, model: Any, unit: Plain, options: DecodeOptions | None = None) -> Plain:
+        """The translations; during training greedily."""
+        found = self.predict(model, unit["texts"], options or QUICK, numbers=unit["numbers"])
+        texts, cut = [each.text for each in found], sum(each.truncated for each in found)
+        return {"numbers": unit["numbers"], "texts": texts, "cut": cut}
+
+    def score(self, examples: Plain, measures: Sequence[Plain]) -> Evaluation:
+        sources, references = examples["source"], examples["reference"]
+        said = {
+            number: text
+            for each in measures
+            for number, text in zip(each["numbers"], each["texts"], strict=True)
+        }
+        predictions = [said[number] for number in range(len(sources))]
         metrics = translation_metrics(predictions, references)
         scores = sentence_scores(predictions, references)
         columns = zip(sources, references, predictions, scores, strict=True)
-        examples = [
+        rows = [
             {"source": source, "reference": reference, "prediction": prediction, **score}
             for source, reference, prediction, score in columns
         ]
-        return Evaluation(metrics, examples, {"examples": len(examples)})
+        cut = sum(each["cut"] for each in measures)
+        told = f"{cut:,} of {len(sources):,} sources are too long; their ends were cut off"
+        return Evaluation(metrics, rows, {"examples": len(rows)}, warnings=[told] if cut else [])

@@ -1,8 +1,9 @@
 """The model card of a run: what it is, what it learned from, how good it is, how it was made."""
 
 import shlex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from saccade.tasks.metrics import figure
 from saccade.version import __version__
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ def model_card(trainer: "Trainer") -> str:
     scores, folder = run.evaluation("dev")["metrics"], shlex.quote(run.path.name)
     init = run.environment().get("init")
     start = "" if init is None else f" --init {shlex.quote(init)}"
+    how = "dev, greedy" if settings.task_class.decodes else "dev"
     lines = [
         f"# {settings.model_name} for {settings.task_name}",
         "",
@@ -29,7 +31,7 @@ def model_card(trainer: "Trainer") -> str:
         f"- dev: {' '.join(settings.task.dev or ['none'])}",
         "",
         "## Quality",
-        *(_score(name, **score) for name, score in scores.items()),
+        *(_score(how, name, score) for name, score in scores.items()),
         *([] if scores else ["- not evaluated: there is no dev set"]),
         "",
         "## Use",
@@ -46,5 +48,5 @@ def model_card(trainer: "Trainer") -> str:
     return "\n".join(lines) + "\n"
 
 
-def _score(name: str, value: float, signature: str) -> str:
-    return f"- dev, greedy: {name} {value:.2f} ({signature})"
+def _score(how: str, name: str, score: dict[str, Any]) -> str:
+    return f"- {how}: {name} {figure(score['value'])} ({score['signature']})"

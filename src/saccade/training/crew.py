@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Any, TextIO
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from saccade.data.batches import split
-from saccade.data.store import open_store
 from saccade.errors import InputError
 from saccade.randomness import key
-from saccade.training.loop import Learner, Weights
+from saccade.tasks.task import Order, Plain, Task
+from saccade.training import carry
+from saccade.training.loop import Command, Learner, Weights, call
 from saccade.training.machine import autocast, device_of, keep_memory
 from saccade.training.run import Run, build_module
 from saccade.training.settings import Settings
@@ -27,61 +28,96 @@ class Crew:
 
     run: Run
     settings: Settings
-    task: Any
+    task: Task
     module: nn.Module
     learner: Learner
     team: Team
-    order: Any
+    order: Order
     store: Any
-    dev: tuple[list[str], list[str]] | None
+    dev: Plain | None
+    units: list[Plain]  # the work of one evaluation
 
     def pieces(self, step: int) -> list[Any]:
         """This rank's micro-batches of an update (from 1): a pure function of seed and step."""
+        if not any(True for _ in self.module.parameters()):
+            return []  # a model that counts
         ranks, accumulate = self.team.size, self.settings.train.accumulate
-        _, _, indices = self.order.at(step - 1)
-        mine = split(indices, ranks * accumulate)[self.team.rank :: ranks]
+        _, _, rows = self.order.at(step - 1)
+        mine = split(rows, ranks * accumulate)[self.team.rank :: ranks]
         device = next(self.module.parameters()).device
         return [self.task.collate(self.store, part).to(device) for part in mine if len(part)]
 
-    def decode_dev(self) -> list[tuple[int, str]]:
-        """This rank's share of the dev set, translated: (number, text)."""
-        assert self.dev is not None
-        sources, _ = self.dev
-        # Dealt by length, so that all ranks finish together.
-        order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
-        mine = order[self.team.rank :: self.team.size]
+    def measure_dev(self) -> list[tuple[int, Plain]]:
+        """This rank's share of the dev set: the number of each unit, and what came out."""
+        rank, ranks = self.team.rank, self.team.size
         self.module.eval()
-        found = self.task.predict_dev(self.module, [sources[number] for number in mine])
+        with torch.no_grad():
+            found = [
+                (number, self.task.measure(self.module, self.units[number]))
+                for number in range(rank, len(self.units), ranks)
+            ]
         self.module.train()
-        return list(zip(mine, found, strict=True))
+        return found
 
     def report_dev(self, channel: TextIO) -> None:
         """Hand this rank's share to rank 0."""
-        channel.write(json.dumps(self.decode_dev()) + "\n")
+        channel.write(json.dumps(self.measure_dev()) + "\n")
         channel.flush()
 
-    def collect_dev(self) -> list[str]:
-        """Rank 0: all translations of the dev set, in order."""
-        found = self.decode_dev()
+    def collect_dev(self) -> list[Plain]:
+        """Rank 0: what came out of every unit of the dev set, in order."""
+        found = self.measure_dev()
         for member in self.team.members:
             assert member.stdout is not None
             line = member.stdout.readline()
             if not line:
                 member.wait()
                 self.team.check()
-            found += [(number, text) for number, text in json.loads(line)]
-        return [text for _, text in sorted(found)]
+            found += [(number, measure) for number, measure in json.loads(line)]
+        return [measure for _, measure in sorted(found, key=lambda each: each[0])]
+
+    # --- what is carried from update to update
+
+    def leave_carries(self) -> None:
+        """Leave this rank's carries for rank 0 to save."""
+        packed = carry.pack(self.learner.carries, self.team.rank, self.team.size)
+        carry.leave(self.run.path, self.team.rank, packed)
+
+    def collect_carries(self) -> dict[str, Tensor]:
+        """Rank 0: the carries of all ranks; empty where the task carries nothing."""
+        packed = carry.pack(self.learner.carries, 0, self.team.size)
+        if not packed or self.team.size == 1:
+            return packed
+        call(self.learner, Command.CARRY)
+        call(self.learner, Command.MEET)  # who comes to this has left its own
+        for rank in range(1, self.team.size):
+            packed |= carry.take(self.run.path, rank)
+        return packed
+
+    def deal_carries(self, packed: dict[str, Tensor]) -> None:
+        """Rank 0: give every rank its carries back, those of a checkpoint or none."""
+        for rank in range(1, self.team.size):
+            carry.take(self.run.path, rank)  # what an earlier process may have left
+            theirs = carry.unpack(packed, rank, self.team.size)
+            if theirs:
+                carry.leave(self.run.path, rank, carry.pack(theirs, rank, self.team.size))
+        self.learner.carries = list(carry.unpack(packed, 0, self.team.size))
+
+    def take_carries(self) -> None:
+        """The other ranks: take up what rank 0 dealt."""
+        packed = carry.take(self.run.path, self.team.rank)
+        self.learner.carries = list(carry.unpack(packed, self.team.rank, self.team.size))
 
 
 def assemble(
-    run: Run, settings: Settings, task: Any, team: Callable[[nn.Module], Team], warn: Warn
+    run: Run, settings: Settings, task: Task, team: Callable[[nn.Module], Team], warn: Warn
 ) -> Crew:
     """Build model and data; the team is called once the model's size is known."""
     config = settings.train
     keep_memory()
     torch.manual_seed(key(config.seed, "init"))
     module = build_module(settings, task).to(device_of(config.device)).train()
-    store = open_store(run.tokens)
+    store = task.open(run.tokens)
     if store is None:
         store = task.store(run.tokens, warn)
     refuse_batch_statistics(module, (config.processes or 1) * config.accumulate)
@@ -95,7 +131,9 @@ def assemble(
         autocast=autocast(config.precision, config.device),
     )  # fmt: skip
     order = task.order(store, config.batch_tokens, config.seed)
-    return Crew(run, settings, task, module, learner, members, order, store, run.dev())
+    dev = run.dev()
+    units = [] if dev is None else task.units(dev)
+    return Crew(run, settings, task, module, learner, members, order, store, dev, units)
 
 
 def refuse_batch_statistics(module: nn.Module, pieces: int) -> None:

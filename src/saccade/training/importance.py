@@ -73,8 +73,9 @@ def head_importance(
     By loss the model reads the references, once a head; by quality it predicts anew, which takes
     far longer, and the task's first metric counts.
     """
-    sources, references = model.task.pairs(files, lambda _: None)
-    sources, references = sources[:limit], references[:limit]
+    examples = {
+        name: column[:limit] for name, column in model.task.examples(files, lambda _: None).items()
+    }
     heads = every_head(model.module)
     known = {layer for layer, _ in heads}
     for layer in layers or ():
@@ -82,13 +83,13 @@ def head_importance(
             raise InputError(f"no heads to switch off in {layer!r}; {nearest(layer, known)}")
 
     def loss() -> tuple[str, float, float]:
-        value = text_loss(model, sources, references)
+        value = text_loss(model, examples["source"], examples["reference"])
         return "loss", value, value
 
     def quality() -> tuple[str, float, float]:
-        found = [prediction.text for prediction in model.predict(sources, options)]
-        metric = model.task.score(sources, references, found).main
-        return metric.name, metric.value, -metric.value
+        measures = [model.measure(unit, options) for unit in model.task.units(examples)]
+        metric = model.task.score(examples, measures).main
+        return metric.name, metric.value, -metric.merit
 
     measure: Callable[[], tuple[str, float, float]] = {"loss": loss, "quality": quality}[by]
     name, whole, badness = measure()

@@ -3,7 +3,7 @@
 import enum
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -30,6 +30,7 @@ class Command(enum.IntEnum):
     MEET = 2  # all updates so far are complete: what is shared may be read
     EVALUATE = 3
     STOP = 4
+    CARRY = 5  # leave what is carried where rank 0 can save it
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,21 +206,24 @@ def follow(
     learner: Learner,
     pieces: Callable[[int], Sequence[Batch]],
     start: int,
-    evaluate: Callable[[], None],
+    duties: Mapping[Command, Callable[[], None]],
 ) -> None:
-    """The other ranks' loop: do what rank 0 does until it says stop."""
+    """The other ranks' loop: do what rank 0 does until it says stop; `duties` are on demand."""
     step, mine = start, pieces(start)
     while True:
         handed = learner.team.exchange([0.0, 0.0, *learner.counts(mine)])
         command, rate = Command(int(handed[0, 0])), float(handed[0, 1])
         if command is Command.STOP:
             return
-        if command is Command.EVALUATE:
-            evaluate()
         if command is not Command.UPDATE:
+            duties.get(command, _nothing)()
             continue
         learner.update(step, mine, handed[:, 2:].sum(axis=0).tolist(), rate)
         step, mine = step + 1, pieces(step + 1)
+
+
+def _nothing() -> None:
+    """Meeting is all that was asked for."""
 
 
 def call(learner: Learner, command: "Command") -> None:

@@ -14,11 +14,12 @@ from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError, nearest
 from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch
-from saccade.tasks.task import Evaluation, Prediction
+from saccade.tasks.task import Evaluation, Plain, Prediction, Task
 from saccade.tasks.words import word_map
 from saccade.training.run import Run, load_module
 from saccade.training.settings import Settings
 
+Options = DecodeOptions | None  # None: as is usual for the task
 Precision = Literal["float32", "int8"]
 PRECISIONS: dict[str, Callable[[nn.Module], nn.Module]] = {
     "float32": pack,
@@ -29,17 +30,20 @@ PRECISIONS: dict[str, Callable[[nn.Module], nn.Module]] = {
 class Model:
     """A run's task and weights: call it with a text, or with several."""
 
-    def __init__(self, run: Run, settings: Settings, task: Any, module: nn.Module):
+    def __init__(self, run: Run, settings: Settings, task: Task, module: nn.Module):
         self.run, self.settings, self.task, self.module = run, settings, task, module
 
     @overload
-    def __call__(self, text: str, options: DecodeOptions = ...) -> Prediction: ...
+    def __call__(self, text: str, options: Options = ...) -> Prediction: ...
     @overload
-    def __call__(self, text: list[str], options: DecodeOptions = ...) -> list[Prediction]: ...
+    def __call__(self, text: list[str], options: Options = ...) -> list[Prediction]: ...
     def __call__(
-        self, text: str | list[str], options: DecodeOptions = DecodeOptions()
+        self, text: str | list[str], options: Options = None
     ) -> Prediction | list[Prediction]:
-        """The prediction for a text, or one for each of several, with what it looked at."""
+        """The prediction for a text, or one for each of several, with what it looked at.
+
+        Without options, as is usual for the task: a translation is searched for, a text drawn.
+        """
         texts = [text] if isinstance(text, str) else text
         found = self.predict(texts, options, attention=True)
         return found[0] if isinstance(text, str) else found
@@ -47,7 +51,7 @@ class Model:
     def predict(
         self,
         texts: Sequence[str],
-        options: DecodeOptions = DecodeOptions(),
+        options: Options = None,
         *,
         prefixes: Sequence[str] | None = None,
         attention: Watch = False,
@@ -59,20 +63,20 @@ class Model:
         `attention`: True for what looks from output to input, "all", or layers by name. `tree` is
         filled with what a search considered.
         """
-        how = {"prefixes": prefixes, "attention": attention, "numbers": numbers}
+        how: dict[str, Any] = {"prefixes": prefixes, "attention": attention, "numbers": numbers}
         if tree is not None:  # only a task that searches takes one
             how["tree"] = tree
-        found: list[Prediction] = self.task.predict(self.module, texts, options, **how)
-        return found
+        return self.task.predict(self.module, texts, options or self.task.options, **how)
 
     def stream(
         self,
         text: str,
-        options: DecodeOptions = DecodeOptions(),
+        options: Options = None,
         number: int = 0,
         on_cut: Callable[[], None] = lambda: None,
     ) -> Iterator[str]:
         """The prediction for one text, piece by piece as it is made."""
+        options = options or self.task.options
         return iter(self.task.stream(self.module, text, options, number, on_cut))
 
     def trace(self, text: str, prediction: Prediction) -> Tokens:
@@ -86,14 +90,16 @@ class Model:
         """What each word of a prediction looked at, word by word: words are what spaces part."""
         return word_map(self.task, text, prediction)
 
-    def evaluate(
-        self, files: Sequence[str], options: DecodeOptions = DecodeOptions()
-    ) -> Evaluation:
+    def evaluate(self, files: Sequence[str], options: Options = None) -> Evaluation:
         """The task's metrics on a data set."""
-        sources, references = self.task.pairs(files, lambda _: None)
-        found = [prediction.text for prediction in self.predict(sources, options)]
-        evaluation: Evaluation = self.task.score(sources, references, found)
-        return evaluation
+        examples = self.task.examples(files, lambda _: None)
+        measures = [self.measure(unit, options) for unit in self.task.units(examples)]
+        return self.task.score(examples, measures)
+
+    @torch.no_grad()
+    def measure(self, unit: Plain, options: Options = None) -> Plain:
+        """What the model makes of one unit of the task's work."""
+        return self.task.measure(self.module, unit, options or self.task.options)
 
     @property
     def parameters(self) -> int:
@@ -101,13 +107,20 @@ class Model:
 
 
 def load(
-    path: str | Path | Run, *, precision: Precision = "float32", allow_code: bool = False
+    path: str | Path | Run,
+    *,
+    precision: Precision = "float32",
+    allow_code: bool = False,
+    changes: Sequence[str] = (),
 ) -> Model:
-    """The model of a run; a run that names a user's file needs `allow_code`."""
+    """The model of a run; a run that names a user's file needs `allow_code`.
+
+    `changes` are settings other than in training, as `section.key=value`: how to evaluate, say.
+    """
     if precision not in PRECISIONS:
         raise InputError(f"unknown precision {precision!r}; {nearest(precision, PRECISIONS)}")
     run = path if isinstance(path, Run) else Run(Path(path))
-    settings = run.settings(allow_code=allow_code)
+    settings = run.settings(allow_code=allow_code, changes=changes)
     task = settings.task_class.load(settings.task, run.path)
     with torch.no_grad():
         module = PRECISIONS[precision](load_module(run, settings, task))

@@ -23,6 +23,7 @@ class Rates:
     peak: float
     warmup: int  # updates
     dim: int  # the model's width, for the paper's formula
+    floor: float = 0.0  # share of the peak that linear and cosine end with
 
 
 def _constant(progress: Progress, rates: Rates) -> float:
@@ -30,12 +31,13 @@ def _constant(progress: Progress, rates: Rates) -> float:
 
 
 def _linear(progress: Progress, rates: Rates) -> float:
-    """Straight down to zero at the end of the budget."""
-    return rates.peak * min(_ramp(progress, rates), 1 - progress.share)
+    """Straight down to the floor at the end of the budget."""
+    return rates.peak * min(_ramp(progress, rates), _above(rates.floor, 1 - progress.share))
 
 
 def _cosine(progress: Progress, rates: Rates) -> float:
-    return rates.peak * min(_ramp(progress, rates), (1 + math.cos(math.pi * progress.share)) / 2)
+    half = (1 + math.cos(math.pi * progress.share)) / 2
+    return rates.peak * min(_ramp(progress, rates), _above(rates.floor, half))
 
 
 def _inverse_sqrt(progress: Progress, rates: Rates) -> float:
@@ -48,6 +50,11 @@ def _paper(progress: Progress, rates: Rates) -> float:
     """Vaswani et al. 2017, eq. 3:  dim^-0.5 min(step^-0.5, step warmup^-1.5); `peak` is unused."""
     warmup = max(rates.warmup, 1)
     return rates.dim**-0.5 * min(progress.step**-0.5, progress.step * warmup**-1.5)
+
+
+def _above(floor: float, share: float) -> float:
+    """From 1 to the floor instead of from 1 to 0."""
+    return floor + (1 - floor) * share if floor else share
 
 
 def _ramp(progress: Progress, rates: Rates) -> float:

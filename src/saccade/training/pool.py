@@ -10,24 +10,25 @@ import json
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError, TrainingError
 from saccade.inspection.alignment import pharaoh
-from saccade.tasks.task import Prediction
+from saccade.tasks.task import Plain, Prediction
 from saccade.tasks.words import word_links
 from saccade.training.machine import keep_memory, one_thread_environment
 from saccade.training.model import Model, Precision, load
 from saccade.training.team import follow_parent, private_output
 
+T = TypeVar("T")
 Answer = dict[str, Any]  # a prediction as `predict --json` prints it
 JOB = 64  # texts predicted together
 AHEAD = 2  # jobs a worker may have waiting
@@ -97,6 +98,9 @@ class Alone:
     def warm_up(self) -> None:
         """Nothing to start."""
 
+    def measure(self, units: Iterable[Plain]) -> Iterator[Plain]:
+        return (self.model.measure(unit, self.work.options) for unit in units)
+
     def close(self) -> None:
         """Nothing to end."""
 
@@ -105,9 +109,11 @@ class Pool:
     """The work dealt out to processes; answers come back in order."""
 
     def __init__(self, run: Path, work: Work, workers: int, settings: "Loading"):
-        first = {"options": dataclasses.asdict(work.options), "alignment": work.alignment}
-        command = [sys.executable, "-m", "saccade.training.pool", str(run), settings.precision]
-        command.append("1" if settings.allow_code else "0")
+        first = {
+            "options": dataclasses.asdict(work.options), "alignment": work.alignment,
+            "loading": dataclasses.asdict(settings),
+        }  # fmt: skip
+        command = [sys.executable, "-m", "saccade.training.pool", str(run)]
         self.members = [_Worker(command, first, number) for number in range(1, workers + 1)]
         self.idle: SimpleQueue[_Worker] = SimpleQueue()
         for member in self.members:
@@ -115,10 +121,18 @@ class Pool:
         self.threads = ThreadPoolExecutor(workers)  # they only wait for lines
 
     def map(self, todo: Iterable[Job]) -> Iterator[tuple[Job, list[Answer]]]:
-        """Each job with its answers, in order; no more jobs are taken than there is work for."""
-        running: deque[tuple[Job, Future[list[Answer]]]] = deque()
-        for job in todo:
-            running.append((job, self.threads.submit(self._ask, job)))
+        """Each job with its answers, in order."""
+        return self._each(todo, lambda job: {"predict": dataclasses.asdict(job)})
+
+    def measure(self, units: Iterable[Plain]) -> Iterator[Plain]:
+        """What comes out of each unit, in order."""
+        return (measure for _, measure in self._each(units, lambda unit: {"measure": unit}))
+
+    def _each(self, todo: Iterable[T], said: Callable[[T], Plain]) -> Iterator[tuple[T, Any]]:
+        """No more is taken than there is work for."""
+        running: deque[tuple[T, Future[Any]]] = deque()
+        for one in todo:
+            running.append((one, self.threads.submit(self._ask, said(one))))
             if len(running) >= AHEAD * len(self.members):
                 yield _ended(running)
         while running:
@@ -129,10 +143,10 @@ class Pool:
         for _ in self.map([Job([], [])] * len(self.members)):
             pass
 
-    def _ask(self, job: Job) -> list[Answer]:
+    def _ask(self, duty: Plain) -> Any:
         member = self.idle.get()
         try:
-            return member.ask(job)
+            return member.ask(duty)
         finally:
             self.idle.put(member)
 
@@ -142,9 +156,9 @@ class Pool:
         self.threads.shutdown(cancel_futures=True)
 
 
-def _ended(running: "deque[tuple[Job, Future[list[Answer]]]]") -> tuple[Job, list[Answer]]:
-    job, future = running.popleft()
-    return job, future.result()
+def _ended(running: "deque[tuple[T, Future[Any]]]") -> tuple[T, Any]:
+    one, future = running.popleft()
+    return one, future.result()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +167,7 @@ class Loading:
 
     precision: Precision = "float32"
     allow_code: bool = False
+    changes: Sequence[str] = ()  # of its settings, as section.key=value
 
 
 class _Worker:
@@ -169,7 +184,8 @@ class _Worker:
             encoding="utf-8",
         )
 
-    def ask(self, job: Job) -> list[Answer]:
+    def ask(self, duty: Plain) -> Any:
+        """Its answer to {"predict": a job} or {"measure": a unit}."""
         process, line = self.process, ""
         assert process.stdin is not None
         assert process.stdout is not None
@@ -177,7 +193,7 @@ class _Worker:
             if self.first:
                 process.stdin.write(json.dumps(self.first) + "\n")
                 self.first = {}
-            process.stdin.write(json.dumps(dataclasses.asdict(job)) + "\n")
+            process.stdin.write(json.dumps(duty) + "\n")
             process.stdin.flush()
             line = process.stdout.readline()
         if not line.endswith("\n"):
@@ -189,8 +205,7 @@ class _Worker:
         answer = json.loads(line)
         if "error" in answer:
             raise InputError(answer["error"])
-        found: list[Answer] = answer["answers"]
-        return found
+        return answer["answer"]
 
     def end(self) -> None:
         """Whatever it does: it holds nothing that has to be kept."""
@@ -202,7 +217,13 @@ class _Worker:
                     pipe.close()
 
 
-def main(run: str, precision: Precision, allow_code: str) -> None:
+def _done(model: Model, work: Work, duty: Plain) -> Plain:
+    if "measure" in duty:
+        return model.measure(duty["measure"], work.options)
+    return answers(model, work, Job(**duty["predict"]))
+
+
+def main(run: str) -> None:
     """Answer until standard input ends."""
     follow_parent()
     channel = private_output()
@@ -215,8 +236,8 @@ def main(run: str, precision: Precision, allow_code: str) -> None:
     for line in lines:
         reply: dict[str, Any]
         try:
-            model = model or load(run, precision=precision, allow_code=allow_code == "1")
-            reply = {"answers": answers(model, work, Job(**json.loads(line)))}
+            model = model or load(run, **first["loading"])
+            reply = {"answer": _done(model, work, json.loads(line))}
         except InputError as error:
             reply = {"error": str(error)}
         channel.write(json.dumps(reply) + "\n")
@@ -224,5 +245,4 @@ def main(run: str, precision: Precision, allow_code: str) -> None:
 
 
 if __name__ == "__main__":
-    run_folder, how, code = sys.argv[1:]
-    main(run_folder, "int8" if how == "int8" else "float32", code)
+    main(*sys.argv[1:])

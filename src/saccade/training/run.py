@@ -1,10 +1,11 @@
 """A run is a folder: config, weights, tokenizers, metrics, a model card; nothing is pickled."""
 
 import json
+import math
 import os
 import platform
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from saccade.config import dump_toml, read_toml
+from saccade.config import dump_toml, override, read_toml
 from saccade.errors import InputError
-from saccade.tasks.task import Evaluation
+from saccade.tasks.task import Evaluation, Plain, Task
 from saccade.training.checkpoint import load_tensors, save_tensors, write_file
 from saccade.training.machine import cores
 from saccade.training.settings import FORMAT, Settings, resolve
@@ -103,21 +104,21 @@ class Run:
             )
         return config
 
-    def settings(self, *, allow_code: bool = False) -> Settings:
-        return resolve(self.config(), allow_code=allow_code)
+    def settings(self, *, allow_code: bool = False, changes: Sequence[str] = ()) -> Settings:
+        """What it was told, with `section.key=value` changed."""
+        return resolve(override(self.config(), changes), allow_code=allow_code)
 
-    def dev(self) -> tuple[list[str], list[str]] | None:
-        """The dev set as it was when the run began: sources and references."""
+    def dev(self) -> Plain | None:
+        """The dev set as it was when the run began, in the task's own form."""
         try:
-            found = json.loads((self.path / "dev.json").read_bytes())
+            return json.loads((self.path / "dev.json").read_bytes())
         except FileNotFoundError:
             return None
-        return found["source"], found["reference"]
 
     # --- what training writes ---
 
-    def write_dev(self, sources: list[str], references: list[str]) -> None:
-        self._write_json("dev.json", {"source": sources, "reference": references})
+    def write_dev(self, examples: Plain) -> None:
+        self._write_json("dev.json", examples)
 
     def write_environment(self, values: Mapping[str, Any]) -> None:
         self._write_json("environment.json", {**environment(), **values})
@@ -177,7 +178,11 @@ class Run:
 
 def evaluation_json(evaluation: Evaluation, *, examples: bool) -> dict[str, Any]:
     metrics = {
-        metric.name: {"value": metric.value, "signature": metric.signature}
+        metric.name: {
+            "value": metric.value if math.isfinite(metric.value) else None,  # JSON has no infinity
+            "signature": metric.signature,
+            "better": metric.better,
+        }
         for metric in evaluation.metrics
     }
     values: dict[str, Any] = {"metrics": metrics, **evaluation.counts}
@@ -216,22 +221,32 @@ def _similar(path: Path) -> str:
     return f"; runs beside it: {', '.join(sorted(runs)[:5])}" if runs else ""
 
 
-def build_module(settings: Settings, task: Any, *, meta: bool = False) -> nn.Module:
+def build_module(settings: Settings, task: Task, *, meta: bool = False) -> nn.Module:
     config = settings.model_config(task.model_fields())
     with torch.device("meta" if meta else "cpu"):
         module: nn.Module = task.build(settings.model_class, config)
     return module
 
 
-def load_module(run: Run, settings: Settings, task: Any) -> nn.Module:
+def load_module(run: Run, settings: Settings, task: Task) -> nn.Module:
     """The model of a run; sizes are compared before anything is allocated."""
     if not run.weights.is_file():
         raise InputError(
             f"{run.path} holds no model yet: continue it with `saccade train ... --resume`"
         )
+    if getattr(settings.model_class, "counts", False):  # its tables are as large as the data
+        return _load_tables(run, build_module(settings, task))
     shapes = named_weights(build_module(settings, task, meta=True))
     tensors = load_tensors(run.weights, shapes)
     module = build_module(settings, task)
     for name, tensor in named_weights(module).items():
         tensor.copy_(tensors[name])
+    return module.eval()
+
+
+def _load_tables(run: Run, module: nn.Module) -> nn.Module:
+    try:
+        module.load_state_dict(load_tensors(run.weights))
+    except RuntimeError as error:
+        raise InputError(f"{run.weights}: does not fit this model: {error}") from None
     return module.eval()

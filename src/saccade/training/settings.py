@@ -31,6 +31,7 @@ class TrainConfig:
     peak_rate: float = 6e-3
     warmup: int = 300  # updates; with fewer, this rate never learns to attend
     schedule: Literal["linear", "cosine", "constant", "inverse-sqrt", "paper"] = "linear"
+    floor: float = 0.0  # of the linear and cosine schedules: share of the peak at the end
     smoothing: float = 0.1
     clip: float = 1.0
     eval_every: int | None = None  # updates; unset: five times, evenly over the budget
@@ -58,7 +59,7 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise InputError(f"{name} is {value}, it must be more than 0")
-        for name in ("ema", "smoothing"):
+        for name in ("ema", "smoothing", "floor"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
                 raise InputError(f"{name} is {value}, it must be at least 0 and less than 1")
@@ -118,16 +119,19 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
         hint = nearest(str(preset), model_class.PRESETS)
         raise InputError(f"model {model_name!r} has no preset {preset!r}; {hint}")
     values = merge(
-        model_class.PRESETS[preset], {**config, "task": task_values, "model": model_values}
+        task_class.defaults,
+        model_class.PRESETS[preset],
+        {**config, "task": task_values, "model": model_values},
     )
     train_values = values.get("train", {})
     if isinstance(train_values.get("optimizer"), str):
         train_values["optimizer"] = {"name": train_values["optimizer"]}
     train = build(TrainConfig, train_values, "train")
     task = build(task_class.Config, values["task"], "task")
-    for name in set(task_class.model_field_names) & values["model"].keys():
+    task, settings = task_class.suited(task, model_class, values["model"])
+    for name in set(task_class.model_field_names) & settings.keys():
         raise InputError(f"model.{name} comes from the data and cannot be set")
-    model = _filled(task_class, model_class, values["model"])
+    model = _filled(task_class, model_class, settings)
     return Settings(task_name, task_class, task, model_name, model_class, preset, model, train)
 
 

@@ -17,12 +17,19 @@ from saccade.config import merge, unbuild
 from saccade.errors import InputError
 from saccade.training import checkpoint
 from saccade.training.checkpoint import load_tensors
+from saccade.training.counting import assemble_counting, counts
 from saccade.training.crew import assemble, refuse_batch_statistics
 from saccade.training.loop import Command, Weights, call
 from saccade.training.machine import cores, device_of, processes_that_pay
 from saccade.training.optim import MOMENTS
 from saccade.training.run import Run, build_module, environment, named_weights
-from saccade.training.settings import DEFAULT_MINUTES, MAY_CHANGE, Settings, resolve
+from saccade.training.settings import (
+    DEFAULT_MINUTES,
+    MAY_CHANGE,
+    Settings,
+    TrainConfig,
+    resolve,
+)
 from saccade.training.team import Team, gather_team
 from saccade.training.trainer import Events, Trainer
 
@@ -76,7 +83,12 @@ def train_run(
 
     try:
         with run.locked():
-            crew = assemble(run, settings, task, team, events.warn)
+            counting = counts(settings.model_class)
+            crew = (
+                assemble_counting(run, settings, task, events.warn)
+                if counting
+                else assemble(run, settings, task, team, events.warn)
+            )
             trainer = Trainer(crew, events, started_at)
             _take_up(trainer, start, events)
             crew.team.exchange([trainer.standing.step + 1, trainer.standing.refused])
@@ -96,6 +108,7 @@ def _take_up(trainer: Trainer, start: Start, events: Events) -> None:
         trainer.restore(found)
         return
     crew.run.cut_metrics(0)
+    crew.deal_carries({})
     if start.init is not None:
         initialise(crew.module, Run(Path(start.init)), events)
     if crew.learner.weights.ema is not None:
@@ -145,8 +158,18 @@ def _refuse_contradictions(settings: Settings) -> None:
         raise InputError("train.threads is of one process: set train.processes=1 to use several")
 
 
+def _one_update(train: TrainConfig) -> TrainConfig:
+    """What a model that counts needs: to read all texts once, in this process."""
+    return dataclasses.replace(
+        train, steps=1, minutes=None, patience=None, ema=None, average=1, accumulate=1,
+        processes=1, threads=train.threads or cores(), eval_every=None, save_every=None,
+    )  # fmt: skip
+
+
 def _decided(settings: Settings) -> Settings:
     """Fill in what depends on the machine, so that the run can say it and a resume keeps it."""
+    if counts(settings.model_class):
+        return dataclasses.replace(settings, train=_one_update(settings.train))
     _refuse_contradictions(settings)
     train = settings.train
     if train.steps is None and train.minutes is None and train.patience is None:
@@ -171,7 +194,7 @@ def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tup
         settings = dataclasses.replace(settings, task=task.config)
         task.store(run.tokens, events.warn)
         if settings.task.dev:
-            run.write_dev(*task.pairs(settings.task.dev, events.warn))
+            run.write_dev(task.examples(settings.task.dev, events.warn))
         pieces = (settings.train.processes or 1) * settings.train.accumulate
         refuse_batch_statistics(build_module(settings, task, meta=True), pieces)
     except BaseException:
@@ -282,7 +305,7 @@ def _check_data(run: Run, task: Any, start: Start, events: Events) -> None:
     if start.accept_changes:
         task.store(run.tokens, events.warn)
         if task.config.dev:
-            run.write_dev(*task.pairs(task.config.dev, events.warn))
+            run.write_dev(task.examples(task.config.dev, events.warn))
         run.write_environment({**run.environment(), "data": now})
 
 

@@ -40,13 +40,13 @@ class Standing:
     reserve: float = 0.0  # seconds the last evaluation and saving will take
     refused: int = 0
     refused_in_a_row: int = 0
-    best: float | None = None
+    best: float | None = None  # as a merit: the greater the better
     best_step: int = 0
     stale: int = 0  # evaluations since the best
     evaluations: int = 0
     evaluated_step: int = 0
     averaged: list[int] = field(default_factory=list)  # steps of the checkpoints to average
-    values: dict[str, float] = field(default_factory=dict)  # what each of those scored on dev
+    values: dict[str, float] = field(default_factory=dict)  # the merit of each of those on dev
     finished: bool = False
 
 
@@ -99,6 +99,7 @@ class Trainer:
             peak=self.config.peak_rate,
             warmup=self.config.warmup,
             dim=self.crew.settings.model.get("dim", 1),
+            floor=self.config.floor,
         )
         return SCHEDULES[self.config.schedule](Progress(step, self.share), rates)
 
@@ -165,10 +166,10 @@ class Trainer:
         else:
             standing.refused += 1
             standing.refused_in_a_row += 1
-            epoch, index, indices = self.crew.order.at(update.step - 1)
+            epoch, index, rows = self.crew.order.at(update.step - 1)
             self.events.warn(
                 f"update {update.step} was not applied: a loss or gradient is not finite (epoch "
-                f"{epoch + 1}, batch {index + 1}, {len(indices)} examples from {indices[0]})"
+                f"{epoch + 1}, batch {index + 1}, {len(rows)} examples from {rows.flat[0]})"
             )
         if standing.refused_in_a_row >= REFUSED_IN_A_ROW:
             raise TrainingError(
@@ -209,14 +210,14 @@ class Trainer:
     def _evaluate(self) -> Evaluation:
         begun_at = time.monotonic()
         evaluation = self.evaluation()
-        standing, value = self.standing, evaluation.main.value
+        standing, merit = self.standing, evaluation.main.merit
         standing.evaluated_step = standing.step
-        if math.isfinite(value):
-            standing.values[str(standing.step)] = value
+        if math.isfinite(merit):
+            standing.values[str(standing.step)] = merit
         standing.evaluations = max(standing.evaluations + 1, math.floor(self.share * EVALUATIONS))
-        better = math.isfinite(value) and (standing.best is None or value > standing.best)
+        better = math.isfinite(merit) and (standing.best is None or merit > standing.best)
         if better and self._written(evaluation):
-            standing.best, standing.best_step, standing.stale = value, standing.step, 0
+            standing.best, standing.best_step, standing.stale = merit, standing.step, 0
         else:
             standing.stale += 1
         self._log(
@@ -241,10 +242,8 @@ class Trainer:
         """The dev set by the weights as they are (or their moving average)."""
         with self._averaged():
             call(self.crew.learner, Command.EVALUATE)
-            texts = self.crew.collect_dev()
-        assert self.crew.dev is not None
-        found: Evaluation = self.crew.task.score(*self.crew.dev, texts)
-        return found
+            measures = self.crew.collect_dev()
+        return self.crew.task.score(self.crew.dev, measures)
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:
@@ -295,6 +294,8 @@ class Trainer:
         }
         if weights.ema is not None:
             tensors["ema"] = weights.named(weights.ema)
+        if carried := self.crew.collect_carries():
+            tensors["carry"] = carried
         if averaged:
             self._choose_averaged()
         state = dataclasses.asdict(self.standing)
@@ -338,20 +339,21 @@ class Trainer:
             self.standing.finished = False
             self.standing.evaluations = math.floor(self.share * EVALUATIONS)
         self.crew.learner.refused = self.standing.refused
+        self.crew.deal_carries(found.tensors.get("carry", {}))
         self.crew.run.cut_metrics(found.step)
 
     # --- the end ---
 
     def _finish(self) -> None:
-        standing = self.standing
+        standing, last = self.standing, None
         if self.crew.dev is not None and standing.evaluated_step != standing.step:
-            self._evaluate()
+            last = self._evaluate()
         if self.config.average > 1:
             self.save()
         if self.config.average > 1 and standing.averaged:
             self._average()
         elif standing.best is None:
-            self._write_model(self._chosen(), None)
+            self._write_model(self._chosen(), last)  # what it scored was no number
         self.crew.run.write_text("README.md", model_card(self))
         standing.finished = True
         self.save()  # last: a run that says it is finished lacks nothing
@@ -376,5 +378,5 @@ class Trainer:
         self._write_model(mean, evaluation)
         self.crew.learner.weights.flat.copy_(raw)
         if evaluation is not None:
-            self.standing.best, self.standing.best_step = evaluation.main.value, self.standing.step
+            self.standing.best, self.standing.best_step = evaluation.main.merit, self.standing.step
             self.events.evaluation(self, evaluation, True)  # noqa: FBT003

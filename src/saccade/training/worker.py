@@ -2,12 +2,14 @@
 
 import os
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from saccade.training.crew import assemble
-from saccade.training.loop import follow
+from saccade.training.loop import Command, follow
 from saccade.training.run import Run
 from saccade.training.team import Team, follow_parent, private_output
 
@@ -25,7 +27,12 @@ def main(path: str, allow_code: str, rank: str, size: str, descriptor: str) -> N
     # The first meeting: rank 0 has filled the weights and says where it stands.
     start, refused = (int(number) for number in team.exchange([0, 0])[0])
     crew.learner.refused = refused
-    follow(crew.learner, crew.pieces, start, lambda: crew.report_dev(channel))
+    crew.take_carries()
+    duties: dict[Command, Callable[[], None]] = {
+        Command.EVALUATE: partial(crew.report_dev, channel),
+        Command.CARRY: crew.leave_carries,
+    }
+    follow(crew.learner, crew.pieces, start, duties)
 
 
 if __name__ == "__main__":

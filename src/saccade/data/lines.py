@@ -1,0 +1,168 @@
+r"""Read text the way it was written: lines of files, gzipped or not, streaming.
+
+Only `\n` (after an optional `\r`) ends a line. NUL, control characters and Unicode separators are
+content, so that two parallel files never shift against each other; what is odd is counted.
+"""
+
+import gzip
+import os
+import re
+import shlex
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from io import BufferedReader
+from pathlib import Path
+from typing import BinaryIO, Literal, cast
+
+from saccade.errors import InputError
+
+BadUTF8 = Literal["stop", "replace", "skip"]
+
+SEPARATOR = re.compile("[\u2028\u2029\u0085\v\f]")
+SURROGATE = re.compile("[\ud800-\udfff]")
+CONTROL = re.compile("[\x00-\x08\r\x0e-\x1f\x7f-\x84\x86-\x9f]")
+UTF8_BOM = b"\xef\xbb\xbf"
+FOREIGN_BOMS = {  # the longer first: UTF-16's mark begins UTF-32's
+    b"\xff\xfe\x00\x00": "UTF-32",
+    b"\x00\x00\xfe\xff": "UTF-32",
+    b"\xff\xfe": "UTF-16",
+    b"\xfe\xff": "UTF-16",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class TextReport:
+    """What was met in a text: all of it legal, most of it not meant."""
+
+    lines: int = 0
+    bom: int = field(default=0, metadata={"say": "byte order marks stripped"})
+    crlf: int = field(default=0, metadata={"say": "lines ending in CR LF"})
+    control: int = field(default=0, metadata={"say": "lines with control characters (kept)"})
+    separators: int = field(default=0, metadata={"say": "lines with Unicode separators (kept)"})
+    empty: int = field(default=0, metadata={"say": "blank lines"})
+    bad_utf8: int = field(default=0, metadata={"say": "lines of invalid UTF-8 (replaced/skipped)"})
+    dropped: int = field(default=0, metadata={"say": "pairs dropped (a side blank or skipped)"})
+
+    def summary(self) -> str:
+        """One line for the terminal; empty when nothing was odd."""
+        says = {name: f.metadata.get("say") for name, f in type(self).__dataclass_fields__.items()}
+        odd = {says[name]: count for name, count in asdict(self).items() if says[name] and count}
+        return ", ".join(f"{count:,} {say}" for say, count in odd.items())
+
+
+def resolve(path: str | Path) -> Path:
+    """The file a name means; `data:...` lies under the folder that SACCADE_DATA names."""
+    name = str(path)
+    if not name.startswith("data:"):
+        file = Path(name)
+    elif folder := os.environ.get("SACCADE_DATA"):
+        file = Path(folder) / name.removeprefix("data:")
+    else:
+        raise InputError(f"{name}: set the environment variable SACCADE_DATA to the data folder")
+    if not file.exists():
+        raise InputError(f"{name}: no such file{'' if name == str(file) else f' ({file})'}")
+    if file.is_dir():
+        raise InputError(f"{name}: this is a folder, expected a file")
+    return file
+
+
+def read_lines(
+    path: str | Path, *, on_bad_utf8: BadUTF8 = "stop", counts: Counter[str] | None = None
+) -> Iterator[str]:
+    """The lines of a file, of a gzipped one or of standard input ("-"), one at a time."""
+    counts = Counter() if counts is None else counts
+    for line, _ in _lines(str(path), on_bad_utf8, counts):
+        if line is not None:
+            yield line
+
+
+def lines_or_none(path: str, on_bad_utf8: BadUTF8, counts: Counter[str]) -> Iterator[str | None]:
+    """The same, with None in place of a line that was skipped."""
+    return (line for line, _ in _lines(path, on_bad_utf8, counts))
+
+
+def read_text(path: str, on_bad_utf8: BadUTF8, counts: Counter[str]) -> Iterator[str]:
+    """The same, each line with the newline that ended it: put together, they are the text."""
+    for line, ended in _lines(path, on_bad_utf8, counts):
+        if line is not None:
+            yield line + "\n" if ended else line
+
+
+def _lines(
+    path: str, on_bad_utf8: BadUTF8, counts: Counter[str]
+) -> Iterator[tuple[str | None, bool]]:
+    """Each line, None if it was skipped, and whether a newline ended it."""
+    byte = 0
+    with open_bytes(path) as stream:
+        for number, raw in enumerate(stream, start=1):
+            line = _begin(raw, path, counts) if number == 1 else raw
+            text = line.removesuffix(b"\n")
+            if text is not line and text.endswith(b"\r"):
+                text = text[:-1]
+                counts["crlf"] += 1
+            counts["lines"] += 1
+            try:
+                decoded: str | None = text.decode()
+            except UnicodeDecodeError as error:
+                start = byte + len(raw) - len(line)
+                decoded = _repair(error, f"{path}, line {number}", start, on_bad_utf8)
+                counts["bad_utf8"] += 1
+            if decoded is not None and not (decoded.isprintable() and decoded.strip()):
+                count_oddities(decoded, counts)  # rarely: almost all text is printable
+            yield decoded, text is not line
+            byte += len(raw)
+
+
+def _begin(first: bytes, path: str, counts: Counter[str]) -> bytes:
+    """The first line without its byte order mark; encodings other than UTF-8 are refused."""
+    encoding = next((name for bom, name in FOREIGN_BOMS.items() if first.startswith(bom)), None)
+    # Without a mark, UTF-16 of a western text has a letter and a NUL in turns.
+    halves = sorted([first[:64:2], first[1:64:2]], key=any)
+    if len(first) >= 16 and not any(halves[0]) and all(halves[1][:-1]):
+        encoding = encoding or "UTF-16 without a byte order mark"
+    if encoding:
+        raise InputError(
+            f"{path}: this is {encoding}, not UTF-8; convert it: "
+            f"iconv -f {encoding.split()[0]} -t UTF-8 {shlex.quote(path)} > NEW-FILE"
+        )
+    counts["bom"] += first.startswith(UTF8_BOM)
+    return first.removeprefix(UTF8_BOM)
+
+
+def _repair(error: UnicodeDecodeError, place: str, start: int, on_bad_utf8: BadUTF8) -> str | None:
+    """What stands for a line of invalid UTF-8 that begins at byte `start` of the file."""
+    if on_bad_utf8 == "stop":
+        raise InputError(
+            f"{place}: byte {error.start + 1} of the line (byte {start + error.start + 1} of the "
+            f"file) is 0x{error.object[error.start]:02x}, not UTF-8; repair the file, or use "
+            "--on-bad-utf8 replace"
+        )
+    return error.object.decode(errors="replace") if on_bad_utf8 == "replace" else None
+
+
+def count_oddities(text: str, counts: Counter[str]) -> None:
+    """Note what is odd about a line that is kept as it is."""
+    counts["control"] += CONTROL.search(text) is not None
+    counts["separators"] += SEPARATOR.search(text) is not None
+    counts["empty"] += not text.strip()
+
+
+@contextmanager
+def open_bytes(path: str) -> Iterator[BinaryIO]:
+    """The bytes of a file or of standard input, unpacked when they begin as gzip does."""
+    try:
+        stream = cast(BufferedReader, sys.stdin.buffer if path == "-" else resolve(path).open("rb"))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
+    try:
+        packed = stream.peek(2)[:2] == b"\x1f\x8b"
+        yield cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if packed else stream
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise InputError(f"{path}: the gzip file is damaged or cut short ({error})") from None
+    finally:
+        if path != "-":
+            stream.close()

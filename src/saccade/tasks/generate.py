@@ -1,0 +1,334 @@
+"""Generate: the next token of any text, learned from texts; continues prompts."""
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import nn
+
+from saccade.data.batches import plan_eval
+from saccade.data.contexts import Lanes, Rows, Shuffled, TokenBatch, collate_contexts
+from saccade.data.documents import Documents, Passage
+from saccade.data.streams import TokenStream, build_stream, open_stream
+from saccade.data.tokenizers import TOKENIZERS, Tokenizer, train_tokenizer
+from saccade.decoding import walk
+from saccade.decoding.constraints import Banned, Constraint, ForcedPrefix, RepetitionPenalty
+from saccade.decoding.options import DecodeOptions
+from saccade.decoding.sampling import Draw
+from saccade.decoding.search import Hypothesis, beam_search
+from saccade.decoding.texts import spoken, stopping
+from saccade.errors import InputError
+from saccade.tasks import perplexity
+from saccade.tasks.next_token import NextToken
+from saccade.tasks.perplexity import Reading
+from saccade.tasks.task import Evaluation, Plain, Prediction, Warn
+from saccade.tasks.vocabularies import SENTENCES, find_tokenizers
+
+ROWS = 64  # prompts continued together
+CONTEXT = 128  # tokens, where neither the task nor the model says
+COUNTED = 4096  # and for a model that counts: it makes no difference but to the time
+PROMPT = 1 << 16  # tokens of a prompt that are read, the last ones
+FILE = "tokenizer.json"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GenerateConfig:
+    train: list[str]  # plain text, or tables (.jsonl, .tsv, .parquet) with a document a row
+    dev: list[str] | None = None
+    columns: tuple[str, ...] | None = None  # of the text in a table
+    tokenizer: str = "bpe"  # bpe, unigram, words, characters, bytes; or a run or tokenizer.json
+    vocab_size: int = 4000  # at most
+    lowercase: bool = False
+    context: int | None = None  # tokens read at a time; unset: as the model has it
+    carry: bool | None = None  # go on with the state of the context before; unset: if it has one
+    stride: int | None = None  # of contexts in evaluation; unset: they lie side by side
+    on_bad_utf8: Literal["stop", "replace", "skip"] = "stop"
+
+    def __post_init__(self) -> None:
+        for name in ("vocab_size", "context", "stride"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} is {value}, it must be at least 1")
+        if self.context and self.stride and self.stride > self.context:
+            raise InputError(
+                f"stride is {self.stride} and context {self.context}: some tokens would be left out"
+            )
+
+
+class Generate:
+    """The task: a tokenizer, and how to learn, measure and continue texts with it."""
+
+    Config = GenerateConfig
+    model_field_names = ("vocab_size",)
+    defaults: ClassVar[dict[str, dict[str, Any]]] = {
+        "train": {"smoothing": 0.0, "peak_rate": 2e-3, "warmup": 100, "batch_tokens": 2048},
+    }
+    options = DecodeOptions(sample=True, beam=1, length=200, length_penalty=0.0)
+    decodes = False
+
+    def __init__(self, config: GenerateConfig, tokenizer: Tokenizer):
+        self.config, self.tokenizer = config, tokenizer
+        self.ends = self._documents(config.train).ends
+        # Where one token is both, it is what stands between two texts, and can be predicted.
+        self.silent = tokenizer.bos if tokenizer.bos != tokenizer.eos else -1
+
+    # --- making and finding it ---
+
+    @classmethod
+    def prepare(cls, config: GenerateConfig, folder: Path) -> "Generate":
+        """Train or take over the tokenizer, and write it into the run."""
+        if config.tokenizer in TOKENIZERS:
+            reading = Documents(config.train, config.columns, on_bad_utf8=config.on_bad_utf8)
+            texts = [p.text for number, p in enumerate(reading) if number < SENTENCES]
+            tokenizer = train_tokenizer(
+                config.tokenizer, texts, config.vocab_size, config.lowercase
+            )
+        else:
+            tokenizer, _ = find_tokenizers(config.tokenizer)
+        tokenizer.save(folder / FILE)
+        return cls(config, tokenizer)
+
+    @classmethod
+    def load(cls, config: GenerateConfig, folder: Path) -> "Generate":
+        return cls(config, Tokenizer.load(folder / FILE))
+
+    @staticmethod
+    def suited(
+        config: GenerateConfig, model: Any, settings: dict[str, Any]
+    ) -> tuple[GenerateConfig, dict[str, Any]]:
+        """One context for task and model, and a carried state where the model has one."""
+        fields = {field.name: field.default for field in dataclasses.fields(model.Config)}
+        if "context" in fields and config.context is not None:
+            settings = {"context": config.context, **settings}
+        usual = COUNTED if getattr(model, "counts", False) else CONTEXT
+        theirs = settings.get("context", fields.get("context", usual))
+        context = theirs if config.context is None else config.context
+        if "context" in fields and context > theirs:
+            raise InputError(
+                f"task.context is {context}, but model.context only {theirs}: set one of them"
+            )
+        # A model without a limit reads on and on: what it read before is in its state.
+        carries = getattr(model, "limit", 0) is None
+        if config.carry and not carries:
+            raise InputError("task.carry: this model has no state that could be carried")
+        carry = carries if config.carry is None else config.carry
+        return dataclasses.replace(config, context=context, carry=carry), settings
+
+    @staticmethod
+    def resumed(mine: GenerateConfig, theirs: GenerateConfig) -> GenerateConfig:  # noqa: ARG004
+        return mine
+
+    def _documents(self, files: Sequence[str]) -> Documents:
+        config = self.config
+        return Documents(files, config.columns, on_bad_utf8=config.on_bad_utf8)
+
+    def fingerprints(self) -> dict[str, str]:
+        """A mark of each data set, so that a change is seen."""
+        sets = {"train": self.config.train, "dev": self.config.dev}
+        return {name: self._documents(f).fingerprint() for name, f in sets.items() if f}
+
+    # --- learning ---
+
+    def model_fields(self) -> dict[str, int]:
+        """What a model's config takes from the data."""
+        return {"vocab_size": self.tokenizer.vocab_size}
+
+    def build(self, model: Any, config: Any) -> nn.Module:
+        built: nn.Module = model(config)
+        return built
+
+    def store(self, folder: Path, warn: Warn) -> TokenStream:
+        """The training texts as one stream of token ids on disk."""
+        documents = self._documents(self.config.train)
+        stream = build_stream(folder, documents, self.tokenizer, documents.fingerprint())
+        if summary := documents.report.summary():  # nothing when the stream was there already
+            warn(f"{' '.join(self.config.train)}: {summary}")
+        return stream
+
+    def open(self, folder: Path) -> TokenStream | None:
+        return open_stream(folder)
+
+    def order(self, store: TokenStream, batch_tokens: int, seed: int) -> Shuffled | Lanes:
+        """Contexts in a drawn order; in lanes if a state is carried."""
+        kind = Lanes if self.config.carry else Shuffled
+        return kind(len(store), self.config.context or CONTEXT, batch_tokens, seed)
+
+    def collate(self, store: TokenStream, rows: Rows) -> TokenBatch:
+        return collate_contexts(store, rows, self.silent)
+
+    def objective(self, model: nn.Module, smoothing: float) -> NextToken:
+        return NextToken(model, smoothing, carry=bool(self.config.carry), silent=self.silent)
+
+    def sequences(self, store: TokenStream) -> Iterator[np.ndarray]:
+        """The texts, for a model that counts."""
+        return store.texts()
+
+    # --- measuring ---
+
+    @property
+    def reading(self) -> Reading:
+        """How texts are read when they are measured."""
+        context = self.config.context or CONTEXT
+        return Reading(context, self.config.stride or context, bool(self.config.carry))
+
+    def examples(self, files: Sequence[str], warn: Warn) -> Plain:
+        """The passages of a text, and whether the ends of its texts count."""
+        documents = self._documents(files)
+        passages = [[each.text, each.first, each.last] for each in documents]
+        if summary := documents.report.summary():
+            warn(f"{' '.join(files)}: {summary}")
+        return {"passages": passages, "ends": documents.ends}
+
+    def units(self, examples: Plain) -> list[Plain]:
+        ends = examples["ends"] and self.ends  # what was never learned is not asked for
+        return perplexity.units(_passages(examples), self.tokenizer, self.reading, ends=ends)
+
+    def measure(
+        self,
+        model: Any,
+        unit: Plain,
+        options: DecodeOptions | None = None,  # noqa: ARG002  nothing is decoded
+    ) -> Plain:
+        return perplexity.measure(model, unit, self.reading, self.tokenizer.unk)
+
+    def score(self, examples: Plain, measures: Sequence[Plain]) -> Evaluation:
+        return perplexity.score(_passages(examples), measures, self.reading, self.tokenizer)
+
+    # --- predicting ---
+
+    def predict(
+        self,
+        model: Any,
+        texts: Sequence[str],
+        options: DecodeOptions,
+        *,
+        prefixes: Sequence[str] | None = None,
+        attention: bool = False,  # noqa: ARG002
+        numbers: Sequence[int] | None = None,
+    ) -> list[Prediction]:
+        """What follows each prompt; an empty prompt is the begin of a text.
+
+        `prefixes` are what each continuation begins with; `numbers` are what draws are keyed by,
+        the places of the prompts in the list when absent.
+        """
+        numbers = range(len(texts)) if numbers is None else numbers
+        prompts = [self._read(model, text) for text in texts]
+        lengths = np.array([len(ids) for ids, _ in prompts], np.int64)
+        found: list[Prediction | None] = [None] * len(texts)
+        for rows in plan_eval((lengths, lengths), rows=ROWS):
+            ids = [prompts[row][0] for row in rows]
+            constraints = self._constraints(options, ids)
+            if prefixes is not None:
+                begun = [self.tokenizer.encode(prefixes[row]) for row in rows]
+                constraints.append(ForcedPrefix(begun))
+            hypotheses = self._continue(
+                model, ids, options, constraints, [numbers[row] for row in rows]
+            )
+            for row, nbest in zip(rows, hypotheses, strict=True):
+                found[row] = self._prediction(*prompts[row], nbest, options)
+        return [each for each in found if each is not None]
+
+    def stream(
+        self,
+        model: Any,
+        text: str,
+        options: DecodeOptions,
+        number: int = 0,
+        on_cut: Callable[[], None] = lambda: None,
+    ) -> Iterator[str]:
+        """The continuation piece by piece as it is made, drawn or greedily.
+
+        `on_cut` is called when the prompt is too long and its beginning was left out.
+        """
+        ids, cut = self._read(model, text)
+        if cut:
+            on_cut()
+        with torch.inference_mode():
+            state = model.start(1, [ids[:-1]])
+        steps = walk.stream(
+            model, state, first=ids[-1], eos=self.tokenizer.eos,
+            max_length=options.max_length(len(ids)), choose=self._choose(options, [number]),
+            constraints=options.constraints(self.tokenizer.eos, self._constraints(options, [ids])),
+        )  # fmt: skip
+        yield from spoken(self.tokenizer.decode, ids, (t for t, _ in steps), options.stop)
+
+    def _read(self, model: Any, text: str) -> tuple[list[int], bool]:
+        """The ids of a prompt, and whether its beginning has no room.
+
+        A document begins with the begin of a text. A stretch of plain text does not: it may stand
+        anywhere in one. Nothing at all is the begin, too.
+        """
+        ids = self.tokenizer.encode(text)
+        if self.ends or not ids:
+            ids = [self.tokenizer.bos, *ids]
+        room = PROMPT if model.limit is None else min(PROMPT, model.limit)
+        return ids[-room:], len(ids) > room
+
+    def _constraints(self, options: DecodeOptions, prompts: list[list[int]]) -> list[Constraint]:
+        """What is not text is not said; the end only where texts have one."""
+        never = {self.tokenizer.pad, self.tokenizer.bos, self.tokenizer.unk} - {self.tokenizer.eos}
+        if not self.ends:
+            never.add(self.tokenizer.eos)
+        found: list[Constraint] = [Banned(tuple(sorted(never)))]
+        if options.repetition_penalty != 1:
+            found.append(RepetitionPenalty(options.repetition_penalty, prompts))
+        return found
+
+    @torch.inference_mode()
+    def _continue(
+        self,
+        model: Any,
+        prompts: list[list[int]],
+        options: DecodeOptions,
+        constraints: list[Constraint],
+        numbers: list[int],
+    ) -> list[list[Hypothesis]]:
+        state = model.start(len(prompts), [ids[:-1] for ids in prompts])
+        first, eos = [ids[-1] for ids in prompts], self.tokenizer.eos
+        limits = [options.max_length(len(ids)) for ids in prompts]
+        if options.beam > 1 and not options.sample:
+            return beam_search(
+                model, state, first=first, eos=eos, max_lengths=limits, options=options,
+                constraints=constraints,
+            )  # fmt: skip
+        steps = walk.walk(
+            model, state, first=first, eos=eos, max_lengths=limits,
+            choose=self._choose(options, numbers),
+            constraints=options.constraints(eos, constraints),
+        )  # fmt: skip
+        ending = stopping(steps, self.tokenizer.decode, options.stop)
+        found = walk.gather_hypotheses(
+            ending, len(prompts), eos=eos, length_penalty=options.length_penalty
+        )
+        return [[each] for each in found]
+
+    def _choose(self, options: DecodeOptions, numbers: list[int]) -> walk.Choose:
+        if not options.sample:
+            return walk.best
+        return Draw(seed=options.seed, examples=numbers, filters=options.filters())
+
+    def _prediction(
+        self, prompt: list[int], cut: bool, hypotheses: list[Hypothesis], options: DecodeOptions
+    ) -> Prediction:
+        decode, eos = self.tokenizer.decode, self.tokenizer.eos
+        nbest = [
+            Prediction(
+                text="".join(spoken(decode, prompt, each.tokens, options.stop)),
+                score=each.score,
+                tokens=self.tokenizer.tokens(each.tokens + [eos] * each.finished),
+                source_tokens=self.tokenizer.tokens(prompt),
+                token_scores=each.token_log_probs,
+                truncated=cut,
+                ids=each.tokens,
+            )
+            for each in hypotheses
+        ]
+        return dataclasses.replace(nbest[0], alternatives=nbest[1:])
+
+
+def _passages(examples: Plain) -> list[Passage]:
+    return [Passage(*each) for each in examples["passages"]]

@@ -1,0 +1,105 @@
+"""The studies in experiments/, cut short: the same code on a handful of sentences."""
+
+import importlib.util
+import json
+import re
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from saccade.data import english_french, readers
+from saccade.data.grammar import Pair
+from saccade.errors import InputError
+from saccade.inspection.alignment_error import read_gold
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+TINY = [
+    *("model.dim=8", "train.batch_tokens=256", "train.processes=1", "train.threads=1"),
+    *("train.eval_every=1000",),
+]
+
+
+def script(name: str) -> ModuleType:
+    """A script of an experiment as a module."""
+    spec = importlib.util.spec_from_file_location(Path(name).stem, EXPERIMENTS / name)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> list[Pair]:
+    """A built-in corpus of the sentences that lectures show."""
+    corpus = ModuleType("few_sentences")
+    pairs = english_french.lecture_pairs()
+    monkeypatch.setattr(corpus, "pairs", lambda _: pairs, raising=False)
+    monkeypatch.setitem(sys.modules, "few_sentences", corpus)
+    monkeypatch.setitem(readers.BUILTIN, "few-sentences", "few_sentences")
+    return pairs
+
+
+def test_the_sweep_prints_a_row_for_each_combination_and_skips_what_is_done(
+    few: list[Pair], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = script("scores/sweep.py")
+
+    def again() -> str:
+        sweep.sweep(
+            out=tmp_path,
+            steps=1,
+            scores=["dot", "additive"],
+            weightings=["soft"],
+            attentions=["global"],
+            corpus="builtin:few-sentences",
+            set_=TINY,
+        )
+        said = capsys.readouterr()
+        assert {line.split()[0] for line in said.out.splitlines()} >= {
+            "dot-soft-global",
+            "additive-soft-global",
+        }
+        assert re.search(r"BLEU +± +AER +training tokens/s", said.out)
+        return said.err
+
+    assert again().count("saccade eval") == 2
+    kept = json.loads((tmp_path / "dot-soft-global" / "evals" / "test.json").read_text())
+    assert len(kept["by_example"]) == len(few)
+    assert 0 <= kept["metrics"]["AER"]["value"] <= 1
+    assert "saccade eval" not in again()
+
+
+def test_length_is_studied_with_and_without_a_cap(
+    few: list[Pair], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lengths = script("lengths/lengths.py")
+    lengths.lengths(out=tmp_path, steps=1, cap=6, corpus="builtin:few-sentences", set_=TINY)
+    said = capsys.readouterr().out
+    assert said.count("from the shortest to the longest quarter BLEU falls by") == 2
+    assert "trained on sources of up to 6 words" in said
+    learned = (tmp_path / "up-to-6.source").read_text("utf-8").splitlines()
+    assert learned == [pair.source for pair in few if len(pair.source.split()) <= 6]
+    assert 0 < len(learned) < len(few)
+    tested = json.loads((tmp_path / "up-to-6" / "attention" / "evals" / "test.json").read_text())
+    assert len(tested["by_example"]) == len(few)
+    assert "longest in training: 6" in (tmp_path / "by-length-up-to-6.svg").read_text("utf-8")
+
+
+def test_gold_links_are_exported_and_read_back(few: list[Pair], tmp_path: Path) -> None:
+    gold = script("alignments/gold.py")
+    gold.export("builtin:few-sentences/test", tmp_path / "few")
+    found = read_gold(str(tmp_path / "few.gold"))
+    assert [each.sure for each in found] == [set(pair.alignment) for pair in few]
+    assert [each.target for each in found] == [pair.target_words for pair in few]
+    assert (tmp_path / "few.source").read_text("utf-8").splitlines() == [p.source for p in few]
+
+    (tmp_path / "hand").write_text("a b ||| c ||| 1-1 2p1\n")
+    gold.export(str(tmp_path / "hand"), tmp_path / "mine", counted_from=1)
+    assert (tmp_path / "mine.gold").read_text() == "a b ||| c ||| 0-0 1p0\n"
+    assert (tmp_path / "mine.source").read_text() == "a b\n"
+    (tmp_path / "bare").write_text("0-0\n")
+    with pytest.raises(InputError, match="line 1 has links alone"):
+        gold.export(str(tmp_path / "bare"), tmp_path / "none")
