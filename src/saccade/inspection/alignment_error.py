@@ -15,6 +15,7 @@ from torch import Tensor
 
 from saccade.data.grammar import spans
 from saccade.data.lines import read_lines
+from saccade.data.readers import BUILTIN
 from saccade.errors import InputError, nearest
 from saccade.inspection.alignment import Link, Span, alignment_error_rate
 
