@@ -15,7 +15,7 @@ export SACCADE_DATA
 endif
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test-env test test-all lint format bench picture clean
+.PHONY: help setup demo test-env browser test test-all lint format bench picture pictures clean
 
 help:
 	@echo "make demo      set up, train a French-English translator in about two minutes, show its attention"
@@ -26,10 +26,11 @@ help:
 	@echo "make format    put the style right"
 	@echo "make bench     measure saccade and its peers"
 	@echo "make picture   draw docs/attention.svg again, from the demo's run"
+	@echo "make pictures  that, and the screenshots of the explorer"
 	@echo "make clean     remove .venv and what builds and tests left"
 
 setup: .venv/.setup
-test-env: .venv/.test
+test-env: .venv/.test browser
 
 demo: setup
 	$(BIN)/saccade demo
@@ -51,11 +52,22 @@ format: test-env
 	$(BIN)/ruff check --quiet --fix .
 	$(BIN)/ruff format --quiet .
 
-bench: .venv/.bench
+bench: .venv/.bench test-env
 	$(BIN)/python benchmarks/run.py
 
 picture: setup
 	$(BIN)/python docs/make_picture.py
+
+pictures: test-env picture
+	$(BIN)/python docs/make_pictures.py
+
+# The explorer is tested in a real browser. Only a CI machine, as root, gets one unasked.
+browser:
+	@if [ "$$CI" = true ] && [ "$$(id -u)" = 0 ] && ! command -v chromium >/dev/null; then \
+		echo "Installing chromium and fonts" && apt-get update --quiet=2 && \
+		DEBIAN_FRONTEND=noninteractive apt-get install --quiet=2 --yes --no-install-recommends \
+			chromium fonts-noto-core fonts-noto-cjk fonts-noto-color-emoji; \
+	fi
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -8,6 +8,7 @@ from typing import Any
 
 from competitors import say
 from decoding_speed import DecodingOptions, decoding_speed
+from explorer import ExplorerOptions, explorer
 from memory import MemoryOptions, memory
 from report import HERE, Report
 from training_speed import SETUPS, TrainingOptions, training_speed
@@ -62,10 +63,18 @@ def _memory(arguments: argparse.Namespace) -> Iterator[Report]:
     yield from memory(QUICK_MEMORY if arguments.quick else MemoryOptions())
 
 
+def _explorer(arguments: argparse.Namespace) -> Iterator[Report]:
+    options = ExplorerOptions(run=arguments.run)
+    if rounds := 2 if arguments.quick else arguments.rounds:
+        options = replace(options, rounds=rounds)
+    yield explorer(options)
+
+
 PARTS: dict[str, Callable[[argparse.Namespace], Iterator[Report]]] = {
     "training": _training,
     "decoding": _decoding,
     "memory": _memory,
+    "explorer": _explorer,
 }
 
 

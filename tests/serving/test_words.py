@@ -21,9 +21,9 @@ from saccade.serving.words import group
 def test_pieces_become_words(text: str, pieces: list[str], words: list[str]) -> None:
     spans, at = [], 0
     for piece in pieces:
-        if piece != "</s>":
-            spans.append((at, at + len(piece)))
-            at += len(piece)
+        size = 0 if piece == "</s>" else len(piece)
+        spans.append((at, at + size))
+        at += size
     places, found = group(text, spans, pieces)
     assert places == sorted(places)
     assert len(places) == len(pieces)

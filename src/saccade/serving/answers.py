@@ -74,10 +74,11 @@ class TranslateAnswers:
     def _source(self, text: str, ids: Sequence[int]) -> schemas.Sentence:
         tokens = self.source.tokens(ids)
         read = text.lower() if self.model.task.config.lowercase else text
-        places, words = group(read, self.source.spans(read)[: len(ids) - 1], tokens)
+        spans = [*self.source.spans(read)[: len(ids) - 1], (len(text), len(text))]
+        places, words = group(read, spans, tokens)
         pieces = [
-            schemas.Token(text=token, word=word, id=i)
-            for token, word, i in zip(tokens, places, ids, strict=True)
+            schemas.Token(text=token, word=word, start=start, end=end, id=i)
+            for token, word, (start, end), i in zip(tokens, places, spans, ids, strict=True)
         ]
         return schemas.Sentence(text=text, tokens=pieces, words=words)
 
@@ -156,8 +157,8 @@ def written_sentence(
     tokenizer: Tokenizer, text: str, ids: Sequence[int], trace: Trace, count: int
 ) -> schemas.Sentence:
     """The output, each token with its probability and what else could have stood there."""
-    tokens = tokenizer.tokens(ids)
-    places, words = group(text, token_spans(tokenizer, ids), tokens)
+    tokens, spans = tokenizer.tokens(ids), token_spans(tokenizer, ids)
+    places, words = group(text, spans, tokens)
     chosen: list[float | None] = [None] * len(ids)
     others: list[list[schemas.Candidate]] = [[] for _ in ids]
     if trace.log_probs is not None and count:
@@ -169,17 +170,22 @@ def written_sentence(
             columns = zip(texts, best[row].tolist(), values[row].tolist(), strict=True)
             others[row] = [schemas.Candidate(text=t, id=i, probability=p) for t, i, p in columns]
     pieces = [
-        schemas.Token(text=text, word=word, id=i, probability=p, alternatives=more)
-        for text, word, i, p, more in zip(tokens, places, ids, chosen, others, strict=True)
+        schemas.Token(
+            text=token, word=word, start=start, end=end, id=i, probability=p, alternatives=more
+        )
+        for token, word, (start, end), i, p, more in zip(
+            tokens, places, spans, ids, chosen, others, strict=True
+        )
     ]
     return schemas.Sentence(text=text, tokens=pieces, words=words)
 
 
 def read_sentence(tokenizer: Tokenizer, written: schemas.Sentence) -> schemas.Sentence:
     """What a decoder has read before each token it writes: the beginning, and its own words."""
-    first = schemas.Token(text=tokenizer.tokens([tokenizer.bos])[0], word=0, id=tokenizer.bos)
+    (name,) = tokenizer.tokens([tokenizer.bos])
+    first = schemas.Token(text=name, word=0, start=0, end=0, id=tokenizer.bos)
     rest = [
-        schemas.Token(text=token.text, word=token.word + 1, id=token.id)
+        token.model_copy(update={"word": token.word + 1, "probability": None, "alternatives": []})
         for token in written.tokens[:-1]
     ]
     words = [first.text, *written.words][: rest[-1].word + 1 if rest else 1]

@@ -116,6 +116,8 @@ class Token(Strict):
 
     text: str
     word: int
+    start: int  # its characters in the text of the sentence, counted in code points
+    end: int
     id: int | None = None
     given: bool = False  # of a prompt, not predicted
     probability: float | None = None

@@ -13,16 +13,15 @@ WORD = regex.compile(rf"[[\p{{L}}\p{{M}}\p{{N}}_]--[{UNSPACED}]]+['’]?", regex
 
 
 def group(text: str, spans: Sequence[Span], tokens: Sequence[str]) -> tuple[list[int], list[str]]:
-    """The place of each token's word, and the words; tokens beyond the spans are special ones."""
+    """The place of each token's word, and the words; a special token lies in none."""
     found = [match.span() for match in WORD.finditer(text)]
     places: list[int] = []
     words: list[str] = []
     current, last = 0, None  # the first word that may still meet a token; that of the last token
-    for number, token in enumerate(tokens):
-        start, end = spans[number] if number < len(spans) else (len(text), len(text))
+    for (start, end), token in zip(spans, tokens, strict=True):
         while current < len(found) and found[current][1] <= start:
             current += 1
-        inside = current < len(found) and found[current][0] < end
+        inside = start < end and current < len(found) and found[current][0] < end
         if not inside:
             words.append(visible(token))
         elif current != last:

@@ -18,7 +18,7 @@ export function question(prediction, scene, state, run) {
   const head = Math.min(state.head ?? 0, layer.weights.length - 1);
   return {
     run,
-    text: prediction.source?.text ?? prediction.target.text,
+    text: prediction.source?.text ?? state.text,
     output_ids: prediction.target.tokens.filter((token) => !token.given).map((token) => token.id),
     heads_off: state.off[run] ?? {},
     layer: layer.name,
@@ -50,8 +50,8 @@ export async function drawArithmetic(box, { prediction, scene, run }, store, { l
 
 // The lines of the head that is explained, from the word it is explained for.
 function drawHead(box, prediction, scene, store, { layer, head, token }) {
-  const { kind, unit } = store.state;
-  const own = makeScene(prediction, { kind: kind ?? scene.kind, unit, layer, head });
+  const unit = scene.pieces ? "pieces" : "words";
+  const own = makeScene(prediction, { kind: scene.kind, unit, layer, head });
   if (!own || own.long || own.weights.length === 0) return;
   const index = own.rows.units.findIndex((each) => each.tokens.includes(token));
   const light = drawLines(box, own, store);

@@ -4,11 +4,13 @@ import { drawAsk } from "./ask.js";
 import { createAsking } from "./asking.js";
 import { clear, h } from "./dom.js";
 import { drawOutput } from "./output.js";
-import { drawPanel } from "./panel.js";
+import { drawPanel, sameGrids } from "./panel.js";
 import { differing, makeScene, unitsOf } from "./scene.js";
 import { hint } from "./side.js";
 import { focus } from "./store.js";
 import { taskOf, viewsOf } from "./tasks.js";
+
+const UNITS = { words: "Words", pieces: "Pieces" };
 
 let page = null; // the boxes of the page that is shown; watchers are set up once
 
@@ -40,7 +42,7 @@ function watch(store, main) {
   store.watch(["off"], () => {
     const changed = Object.keys(store.state.off).filter((run) => store.state.off[run] !== off[run]);
     off = store.state.off;
-    page.mark?.();
+    if (page.panes?.length) page.follow(page.panes);
     changed.forEach((run) => asking.askAgain(run));
   });
   store.watch(["kind", "layer", "head"], () => asking.fetchChosen());
@@ -76,10 +78,18 @@ function panesOf(store) {
   return names.map((name) => {
     const { now, all, searched } = answers[name];
     const rival = names.length > 1 ? answers[name === run ? other : run].now : all;
-    const scene = makeScene(now, store.state);
+    const unit = unitOf(store, name);
+    const scene = makeScene(now, { ...store.state, unit });
     const anyOff = Object.keys(off[name] ?? {}).length > 0;
-    return { run: name, prediction: now, searched, all, anyOff, scene, rival, differs: differsIn(now, rival, scene, store.state.unit) };
+    const differs = differsIn(now, rival, scene, unit);
+    return { run: name, prediction: now, searched, all, anyOff, scene, rival, differs };
   });
+}
+
+// Words where the task has them, else pieces.
+function unitOf(store, name) {
+  const { units } = taskOf(summaryOf(store, name));
+  return units.includes(store.state.unit) ? store.state.unit : units[0];
 }
 
 function differsIn(mine, theirs, scene, unit) {
@@ -92,44 +102,57 @@ function differsIn(mine, theirs, scene, unit) {
 function drawAnswers(store) {
   const panes = panesOf(store);
   page.updates = [];
+  page.panes = [];
   drawProgress(store, panes);
   page.center.hidden = page.panel.hidden = panes.length === 0;
   if (panes.length === 0) return;
   drawTabs(store);
-  const view = viewsOf(summaryOf(store, store.state.run)).find((each) => each.id === store.state.view);
-  const draw = (view ?? viewsOf(summaryOf(store, store.state.run))[0]).draw;
+  const view = viewOf(store);
   page.stage.classList.toggle("double", panes.length > 1);
-  const boxes = panes.map((pane) => h("div", { class: "pane", "data-view": store.state.view, "data-run": pane.run }));
+  const boxes = panes.map((pane) => h("div", { class: "pane", "data-view": view.id, "data-run": pane.run }));
   clear(page.stage, boxes);
-  panes.forEach((pane, at) => page.updates.push(drawPane(boxes[at], pane, draw, store, panes.length > 1)));
-  page.mark = drawPanel(page.panel, panes, store);
+  panes.forEach((pane, at) => page.updates.push(drawPane(boxes[at], pane, view, store, panes.length > 1)));
+  page.panes = panes;
+  const grids = sameGrids(page.grids, panes, store.state);
+  if (grids !== page.grids) page.follow = drawPanel(page.panel, panes, store);
+  page.grids = grids;
   light(store);
 }
 
-function drawPane(box, pane, draw, store, named) {
+function drawPane(box, pane, view, store, named) {
   if (named) box.append(h("h2", { class: "pane-name" }, pane.run));
   const inner = h("div", { class: "pane-view" });
   box.append(inner);
   if (pane.prediction.target.tokens.length === 0) return void inner.append(hint("Nothing was said."));
-  if (!pane.scene && store.state.view !== "tree") return void inner.append(hint("This model has no attention to show."));
-  return draw(inner, pane, store);
+  if (!pane.scene.attention && !view.blind) return void inner.append(hint("This model has no attention to show."));
+  return view.draw(inner, pane, store);
+}
+
+// The chosen view, or the task's first where it has no such view.
+function viewOf(store) {
+  const views = viewsOf(summaryOf(store, store.state.run));
+  return views.find((view) => view.id === store.state.view) ?? views[0];
 }
 
 function drawTabs(store) {
   const views = viewsOf(summaryOf(store, store.state.run));
+  const shown = viewOf(store).id;
   const tab = (view) =>
-    h("button", { type: "button", role: "tab", "data-tab": view.id, "aria-selected": String(view.id === store.state.view), onclick: () => store.set({ view: view.id }) }, view.title);
+    h("button", { type: "button", role: "tab", "data-tab": view.id, "aria-selected": String(view.id === shown), onclick: () => store.set({ view: view.id }) }, view.title);
   const list = h("div", { role: "tablist", class: "tablist", "aria-label": "Views" }, views.map(tab));
   list.addEventListener("keydown", (event) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!by) return;
     event.preventDefault();
-    const at = views.findIndex((view) => view.id === store.state.view);
+    const at = views.findIndex((view) => view.id === shown);
     store.set({ view: views.at((at + by) % views.length).id });
     page.tabs.querySelector("[aria-selected=true]").focus();
   });
-  const unit = (name, title) => h("button", { type: "button", "data-unit": name, "aria-pressed": String(store.state.unit === name), onclick: () => store.set({ unit: name }) }, title);
-  clear(page.tabs, list, h("div", { class: "segments small", role: "group", "aria-label": "Units" }, unit("words", "Words"), unit("pieces", "Pieces")));
+  const { units } = taskOf(summaryOf(store, store.state.run));
+  const unit = (name) =>
+    h("button", { type: "button", "data-unit": name, "aria-pressed": String(unitOf(store, store.state.run) === name), onclick: () => store.set({ unit: name }) }, UNITS[name]);
+  const choice = h("div", { class: "segments small", role: "group", "aria-label": "Units" }, units.map(unit));
+  clear(page.tabs, list, units.length > 1 ? choice : null);
 }
 
 // The outputs as they grow, the error beside the text, and three examples while there is nothing.
@@ -168,5 +191,5 @@ function examples(store) {
 function light(store) {
   const now = focus(store.state);
   page.updates?.forEach((update) => update?.(now));
-  page.mark?.();
+  if (page.panes?.length) page.follow(page.panes);
 }

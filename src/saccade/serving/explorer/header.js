@@ -63,7 +63,7 @@ function saveMenu(store) {
       h("button", { type: "button", role: "menuitem", "data-format": format, onclick: async () => {
         open(false);
         const view = document.querySelector("[data-view]") ?? document.getElementById("main");
-        const saved = await save(view, `saccade-${store.state.page === "runs" ? "runs" : store.state.view}`);
+        const saved = await save(view, `saccade-${view.dataset.view ?? "runs"}`);
         toast(saved ? `Saved as ${format}.` : "There is no picture here to save.");
       } }, format),
     ),

@@ -26,9 +26,8 @@ export function drawOutput(run, pane, draft, store) {
 // The text of a prediction in pieces, each word that its rival has not said marked.
 function marked(prediction, rival) {
   const cut = (text) => text.match(/\s+|[\p{L}\p{M}\p{N}_]+|[^\s]/gu) ?? [];
-  const said = prediction.target.tokens.filter((token) => token.given).length ? prediction.target.text : prediction.text;
-  const mine = cut(said);
-  if (!rival || rival === prediction || mine.length > 2000) return [said.split("\n").map(visibleOrEmpty).join("\n")];
+  const mine = cut(prediction.text);
+  if (!rival || rival === prediction || mine.length > 2000) return [prediction.text.split("\n").map(visibleOrEmpty).join("\n")];
   const differs = differing(mine, cut(rival.text));
   return mine.map((part, at) => (differs.has(at) && part.trim() ? h("mark", { class: "differs" }, part) : part));
 }

@@ -5,9 +5,9 @@ import { piece } from "./dom.js";
 export const KINDS = { cross: "Cross", encoder: "Encoder", decoder: "Decoder" };
 export const LONG = 60; // tokens, beyond which lines are off and the matrix is a canvas
 
-// The scene of a prediction for what the state has chosen; null when it has no attention.
+// The scene of a prediction for what the state has chosen.
 export function makeScene(prediction, { kind, layer, head, unit }) {
-  if (!prediction || prediction.attention.length === 0) return null;
+  if (prediction.attention.length === 0) return blindScene(prediction, unit);
   const attention =
     prediction.attention.find((each) => each.kind === kind) ?? prediction.attention[0];
   const weights = chosenWeights(attention, layer, head);
@@ -25,6 +25,23 @@ export function makeScene(prediction, { kind, layer, head, unit }) {
     long: Math.max(rows.length, columns.length) > LONG,
     title: titleOf(attention, layer, head),
     attention,
+  };
+}
+
+// A model without attention: its words, and nothing between them.
+function blindScene(prediction, unit) {
+  const side = prediction.source ? "source" : "read";
+  const [rows, columns] = ["target", side].map((each) => unitsOf(prediction, each, unit));
+  return {
+    kind: null,
+    causal: side === "read",
+    pieces: unit === "pieces",
+    rows: { side: "target", units: rows },
+    columns: { side, units: columns },
+    weights: rows.map(() => columns.map(() => 0)),
+    long: Math.max(rows.length, columns.length) > LONG,
+    title: "no attention",
+    attention: null,
   };
 }
 

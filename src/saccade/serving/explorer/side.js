@@ -19,12 +19,11 @@ function spokenToken(prediction, scene, focus) {
   const place = placeOf(scene, focus);
   const spoken = prediction.target.tokens.filter((token) => !token.given);
   if (!place || scene[place.axis].side !== "target") return spoken[0];
-  const first = scene[place.axis].units[place.index].tokens[0];
-  return prediction.target.tokens[first];
+  return prediction.target.tokens[scene[place.axis].units[place.index].tokens[0]];
 }
 
 export function drawLooks(box, scene, focus) {
-  if (!scene) return clear(box, hint("This model looks at nothing: it has no attention."));
+  if (!scene.attention) return clear(box, hint("This model looks at nothing: it has no attention."));
   const place = placeOf(scene, focus) ?? { axis: "rows", index: 0 };
   const across = place.axis === "rows" ? "columns" : "rows";
   const word = visible(scene[place.axis].units[place.index]?.text ?? "").slice(0, 40);

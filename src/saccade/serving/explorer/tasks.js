@@ -7,23 +7,26 @@ import { drawLines } from "./lines.js";
 import { drawMask } from "./mask.js";
 import { drawMatrix } from "./matrix.js";
 import { drawPositions } from "./positions.js";
+import { drawText } from "./text.js";
 import { drawTree } from "./tree.js";
 
+// Views of attention say nothing of a model that has none; `blind` ones do.
 // A view draws a pane into a box and returns what lights a focus up in it.
 // A pane: {run, prediction, scene, differs, first}, what one run has to show.
 const VIEWS = {
-  lines: { title: "Lines", draw: drawOverview },
+  text: { title: "Text", blind: true, draw: (box, pane, store) => drawText(box, pane.prediction, pane.scene, store) },
+  lines: { title: "Lines", blind: true, draw: drawOverview },
   matrix: { title: "Matrix", draw: (box, pane, store) => drawMatrix(scrolling(box), pane.scene, store, { largest: 40, differs: pane.differs }) },
   heads: { title: "All heads", draw: drawAllHeads },
   arithmetic: { title: "Arithmetic", draw: (box, pane, store) => following(store, () => drawArithmetic(box, pane, store, { long: true })) },
-  tree: { title: "Beam tree", draw: (box, pane, store) => void drawTree(box, pane.searched, pane.run, store) },
+  tree: { title: "Beam tree", blind: true, draw: (box, pane, store) => void drawTree(box, pane.searched, pane.run, store) },
   mask: { title: "Mask", draw: (box, pane) => void drawMask(box, pane.scene) },
   positions: { title: "Positions", draw: (box, pane) => void drawPositions(box, pane.run, Math.min(512, Math.max(20, pane.scene.columns.units.length))) },
 };
 
 const TASKS = {
-  translate: { verb: "Translate", asks: "Type a sentence, Enter translates", views: ["lines", "matrix", "heads", "arithmetic", "tree", "mask", "positions"] },
-  generate: { verb: "Continue", asks: "Type a beginning, Enter continues it", views: ["lines", "matrix", "heads", "arithmetic", "mask", "positions"] },
+  translate: { units: ["words", "pieces"], verb: "Translate", asks: "Type a sentence, Enter translates", views: ["lines", "matrix", "heads", "arithmetic", "tree", "mask", "positions"] },
+  generate: { units: ["pieces"], verb: "Continue", asks: "Type a beginning, Enter continues it", views: ["text", "lines", "matrix", "heads", "arithmetic", "mask", "positions"] },
 };
 
 export function taskOf(summary) {
@@ -37,6 +40,10 @@ export function viewsOf(summary) {
 // Lines, with the matrix and the arithmetic below them.
 function drawOverview(box, pane, store) {
   const [lines, matrix, numbers] = [h("div"), h("div", { class: "scroll" }), h("div", { class: "beside" })];
+  if (!pane.scene.attention) {
+    clear(box, lines);
+    return drawLines(lines, pane.scene, store, { differs: pane.differs });
+  }
   clear(box, lines, h("div", { class: "below" }, matrix, numbers));
   const updates = [
     drawLines(lines, pane.scene, store, { differs: pane.differs }),
