@@ -82,21 +82,22 @@ def test_a_masked_key_weighs_nothing():
 # --- a model's own layers ------------------------------------------------------------------------
 
 LAYERS = ["encoder.1.attention", "decoder.0.attention", "decoder.1.cross_attention"]
-SCORES = ["additive", "concat", "dot", "general", "gaussian", "cosine"]
-CASES = [("scaled-dot", layer) for layer in LAYERS]
-CASES += [(score, LAYERS[place % 3]) for place, score in enumerate(SCORES)]
+CASES = [
+    *(("scaled-dot", layer) for layer in LAYERS),
+    ("additive", LAYERS[1]),
+    ("cosine", LAYERS[2]),
+]
 
 
 @pytest.mark.parametrize(("score", "layer"), CASES)
 def test_the_numbers_reproduce_the_output_of_the_layer(score, layer):
     module = Variant("transformer", {"score": score, "bias": True}).build()
     wanted = outputs(module, layer)
-    for token, head in [(1, 0), (2, 1)]:
-        found = explain(Reader(module), "", layer, head, token)
-        torch.testing.assert_close(found.steps.output, wanted[token], rtol=0, atol=1e-10)
-        weights = masked_softmax(found.steps.scores[None], found.steps.allowed[None])[0]
-        torch.testing.assert_close(found.steps.weights, weights)
-        torch.testing.assert_close(found.steps.average, weights @ found.steps.v)
+    found = explain(Reader(module), "", layer, head=1, token=1)
+    torch.testing.assert_close(found.steps.output, wanted[1], rtol=0, atol=1e-10)
+    weights = masked_softmax(found.steps.scores[None], found.steps.allowed[None])[0]
+    torch.testing.assert_close(found.steps.weights, weights)
+    torch.testing.assert_close(found.steps.average, weights @ found.steps.v)
     assert ("√" in found.formula) == (found.steps.scale is not None)
 
 
