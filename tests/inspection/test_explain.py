@@ -12,7 +12,7 @@ from saccade.blocks.recording import Observed, record_inside
 from saccade.errors import InputError
 from saccade.inspection.ablation import without_heads
 from saccade.inspection.explain import explain, work_out
-from saccade.inspection.traces import Tokens
+from saccade.inspection.traces import Tokens, kind_of
 
 SOURCE, TARGET = [3, 4, 5, 6], [BOS, 7, 8]
 TOKENS = Tokens(list("abcd"), ["<s>", "x", "y"], ["x", "y", "</s>"])
@@ -184,6 +184,12 @@ class Recurrent(nn.Module):
             if self.attention.watcher is not None:
                 weights = torch.eye(source.tokens.shape[1])[step]
                 self.attention.watcher(weights[None, None, None])
+
+
+def test_a_part_of_an_attention_is_of_its_kind():
+    assert kind_of(Recurrent(), "attention.weighting") == "cross"
+    assert kind_of(Recurrent(), "attention2") == "decoder"
+    assert kind_of(Variant("transformer").build(), "encoder.1.attention") == "encoder"
 
 
 def test_what_an_attention_does_not_show_is_left_out():
