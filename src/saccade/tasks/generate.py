@@ -232,8 +232,9 @@ class Generate:
                 model, ids, options, constraints, [numbers[row] for row in rows]
             )
             for row, nbest in zip(rows, hypotheses, strict=True):
-                made = self._prediction(*prompts[row], nbest, options)
-                found[row] = self._watched(model, prompts[row][0], made) if attention else made
+                prompt, cut = prompts[row]
+                made = self._prediction(prompt, cut, nbest, options)
+                found[row] = self._watched(model, prompt, made) if attention else made
         return [each for each in found if each is not None]
 
     def stream(
