@@ -30,6 +30,8 @@ SHORTER = {r"--minutes [\d.]+": "--steps 2", r"\bminutes=[\d.]+": "steps=2"}
 SECONDS = 300
 PRINTED = {  # by each example, among other things
     "attention_by_hand.py": ["112.0 96.0", "14.0 12.0", "0.88 0.12", "0.88 0.48 1.88"],
+    "batch_norm_or_layer_norm.py": ["layer norm", "has statistics of 12 time steps", "norms.png"],
+    "gradients_through_time.py": ["rnn, large weights", "lstm, open gates", "gradients.png"],
     "own_score.py": ["mean of 4 heads"],
     "train_a_translator.py": ["score", "attention.svg"],
 }

@@ -4,7 +4,16 @@ import pytest
 import torch
 from torch import nn
 
-from saccade.blocks.cells import CELLS, GRU, LSTM, RNN, Cell, GRUResetBefore, gaussian_init
+from saccade.blocks.cells import (
+    CELLS,
+    GRU,
+    LSTM,
+    RNN,
+    Cell,
+    GRUResetBefore,
+    chrono_init,
+    gaussian_init,
+)
 from saccade.blocks.norms import BatchNormOverTime, LayerNorm, RMSNorm
 from saccade.errors import InputError
 
@@ -50,7 +59,7 @@ def test_an_lstm_that_forgets_nothing_and_writes_nothing_holds_its_memory_for_ev
     set_gate(cell, 0, -200.0)  # I = 0, exactly
     set_gate(cell, 1, 200.0)  # F = 1
     state = (torch.randn(N, D), memory)
-    for _ in range(300):
+    for _ in range(150):
         state = cell(torch.randn(N, IN), state)
     assert torch.equal(state[1], memory)
 
@@ -60,7 +69,7 @@ def test_a_gru_whose_update_gate_is_one_copies_its_hidden_vector(kind):
     cell, h = kind(IN, D), torch.randn(N, D)
     set_gate(cell, 1, 200.0)
     state = (h,)
-    for _ in range(300):
+    for _ in range(150):
         state = cell(torch.randn(N, IN), state)
     assert torch.equal(state[0], h)
 
@@ -243,3 +252,20 @@ def test_batch_norm_of_rows_of_different_age_in_training():
 def test_the_contract_has_no_equation_of_its_own():
     with pytest.raises(NotImplementedError):
         Cell(IN, D)(torch.randn(N, IN), (torch.randn(N, D),))
+
+
+@pytest.mark.parametrize("kind", [LSTM, GRU, GRUResetBefore])
+def test_gates_open_for_so_many_steps_keep_what_is_there_about_so_long(kind):
+    cell = kind(IN, 400)
+    chrono_init(cell, 100)
+    keeps = torch.sigmoid((cell.bias_ih + cell.bias_hh)[400:800])
+    steps = keeps / (1 - keeps)  # sigmoid(log u) = u / (u + 1)
+    assert 1 - 1e-3 <= steps.min() < 3
+    assert 97 < steps.max() <= 99 + 1e-2
+    if kind is LSTM:
+        writes = torch.sigmoid((cell.bias_ih + cell.bias_hh)[:400])
+        torch.testing.assert_close(writes, 1 - keeps, atol=1e-5, rtol=0)
+    plain = RNN(IN, D)
+    before = plain.bias_ih.clone()
+    chrono_init(plain, 100)  # nothing in it keeps
+    assert torch.equal(plain.bias_ih, before)

@@ -110,7 +110,9 @@ class GatedCell(Cell):
     def normalise(
         self, norm: nn.Module, x: Float[Tensor, "N G"], state: CellState
     ) -> Float[Tensor, "N G"]:
-        return norm.at(x, state[-1].squeeze(-1)) if self.counts_steps else norm(x)
+        if isinstance(norm, BatchNormOverTime):
+            return norm.at(x, state[-1].squeeze(-1))
+        return norm(x)
 
     def count(self, state: CellState) -> CellState:
         """What ends the state of a cell that counts its steps."""

@@ -68,8 +68,11 @@ class BatchNormOverTime(nn.Module):
             self._check(int(times.max()) + 1 if len(times) else 0)
             mean, variance = self.mean[times], self.variance[times]
             return (x - mean) / torch.sqrt(variance + self.eps) * self.weight + self.bias
+        ages = times.unique().tolist()
+        if len(ages) == 1:  # as good as always
+            return self(x.unsqueeze(1), start=ages[0]).squeeze(1)
         y = x
-        for time in times.unique().tolist():  # mostly one
+        for time in ages:
             rows = times == time
             y = y.masked_scatter(rows.unsqueeze(-1), self(x[rows].unsqueeze(1), start=time))
         return y
@@ -77,11 +80,15 @@ class BatchNormOverTime(nn.Module):
     def _measure(
         self, x: Float[Tensor, "B T D"], mask: Bool[Tensor, "B T"] | None, steps: slice
     ) -> tuple[Float[Tensor, "T D"], Float[Tensor, "T D"]]:
-        present = x.new_ones(x.shape[:2]) if mask is None else mask.to(x.dtype)
-        present = present.unsqueeze(-1)  # (B, T, 1)
-        count = present.sum(dim=0)  # (T, 1)
-        mean = (x * present).sum(dim=0) / count.clamp(min=1)
-        variance = ((x - mean).square() * present).sum(dim=0) / count.clamp(min=1)
+        if mask is None and len(x):
+            count = x.new_full((x.shape[1], 1), len(x))
+            variance, mean = torch.var_mean(x, dim=0, correction=0)
+        else:
+            present = x.new_ones(x.shape[:2]) if mask is None else mask.to(x.dtype)
+            present = present.unsqueeze(-1)  # (B, T, 1)
+            count = present.sum(dim=0)  # (T, 1)
+            mean = (x * present).sum(dim=0) / count.clamp(min=1)
+            variance = ((x - mean).square() * present).sum(dim=0) / count.clamp(min=1)
         with torch.no_grad():
             rate = self.momentum * (count > 0)  # a time step that is all padding teaches nothing
             unbiased = variance * count / (count - 1).clamp(min=1)

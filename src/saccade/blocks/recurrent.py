@@ -1,18 +1,21 @@
 """A stack of recurrent cells over time: deep, in one or both directions, rows of any length."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import groupby
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from saccade.blocks.cells import CELLS, Cell, CellState, GatedCell, Kernels
+from saccade.blocks.cells import CELLS, Cell, CellState, GatedCell
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.norms import NORMS
 from saccade.config import find
 from saccade.errors import InputError
+
+Read = Callable[[Cell, Tensor, CellState], tuple[Tensor, CellState]]  # some steps of some rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,20 +25,23 @@ class Packed:
     data: Float[Tensor, "P D"]
     sizes: list[int]  # rows that reach each time step, never rising
 
-    @property
-    def full(self) -> bool:
-        """Whether all rows are equally long."""
-        return self.sizes[0] == self.sizes[-1]
+    def stretches(self) -> Iterator[Float[Tensor, "T N D"]]:
+        """Time steps that the same rows reach, as one piece."""
+        first = 0
+        for rows, steps in groupby(self.sizes):
+            size = len(list(steps))
+            yield self.data[first : first + size * rows].unflatten(0, (size, rows))
+            first += size * rows
 
-    @property
-    def turned(self) -> Int[Tensor, " P"]:
+    def turned(self) -> "Packed":
         """Each row back to front within its length; twice is as before."""
         sizes = torch.tensor(self.sizes, device=self.data.device)
         starts = sizes.cumsum(dim=0) - sizes  # of the time steps, in the data
         times = torch.arange(len(sizes), device=sizes.device).repeat_interleave(sizes)
         rows = torch.arange(len(times), device=sizes.device) - starts[times]
         lengths = (sizes > torch.arange(self.sizes[0], device=sizes.device).unsqueeze(1)).sum(dim=1)
-        return starts[lengths[rows] - 1 - times] + rows
+        places = starts[lengths[rows] - 1 - times] + rows
+        return replace(self, data=self.data.index_select(0, places))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +71,9 @@ class Packing:
     def pack(self, x: Float[Tensor, "B T D"]) -> Packed:
         flat = x.transpose(0, 1) if self.places is None else x
         flat = flat.flatten(0, 1)
-        return Packed(flat if self.places is None else flat[self.places], self.sizes)
+        return Packed(
+            flat if self.places is None else flat.index_select(0, self.places), self.sizes
+        )
 
     def unpack(self, packed: Packed) -> Float[Tensor, "B T D"]:
         """Zeros where a row has ended."""
@@ -116,7 +124,7 @@ class Recurrent(nn.Module):
         make = _maker(cell, norm)
         widths = [input_dim] + [self.output_dim] * (layers - 1)
         # As torch orders its states: the layer first, then the direction.
-        self.cells = nn.ModuleList(
+        self.cells: Any = nn.ModuleList(
             make(width, dim) for width in widths for _ in range(self.directions)
         )
 
@@ -160,15 +168,15 @@ class Recurrent(nn.Module):
         return x, after
 
     def _layer(
-        self, packed: Packed, cells: list[Any], states: list[CellState]
+        self, packed: Packed, cells: list[Cell], states: list[CellState]
     ) -> tuple[Packed, list[CellState]]:
-        kernel = cells[0].kernel if self.fused else None
-        if kernel is not None:
-            return _by_kernel(kernel, packed, cells, states)
-        passes = [_forwards, _backwards]
-        made = [go(packed, *each) for go, *each in zip(passes, cells, states, strict=False)]
-        outputs = torch.cat([data for data, _ in made], dim=-1)
-        return replace(packed, data=outputs), [end for _, end in made]
+        outputs, ends = [], []
+        for cell, state, turn in zip(cells, states, (_onward, Packed.turned), strict=False):
+            read = _by_kernel if self.fused and cell.kernel else _by_equation
+            made, end = _over_time(turn(packed), cell, state, read)
+            outputs.append(turn(made).data)
+            ends.append(end)
+        return replace(packed, data=torch.cat(outputs, dim=-1)), ends
 
 
 def _maker(cell: str, norm: str) -> Callable[[int, int], Cell]:
@@ -185,46 +193,42 @@ def _maker(cell: str, norm: str) -> Callable[[int, int], Cell]:
     return lambda input_dim, dim: kind(input_dim, dim, inside)
 
 
-def _by_kernel(
-    kernel: Kernels, packed: Packed, cells: Sequence[Any], states: Sequence[CellState]
-) -> tuple[Packed, list[CellState]]:
-    """One layer, all directions, all time steps in one call."""
-    weights = [weight for cell in cells for weight in cell.weights]
-    rows = packed.sizes[0]
-    begin = [torch.stack([part[:rows] for part in parts]) for parts in zip(*states, strict=True)]
-    first = begin if len(begin) > 1 else begin[0]
-    # Weights, biases given, one layer, no dropout in there, gradients wanted, directions.
-    rest = (weights, True, 1, 0.0, torch.is_grad_enabled(), len(cells) == 2)
-    if packed.full:
-        sequence = packed.data.unflatten(0, (-1, rows))  # (T, B, D)
-        outputs, *last = kernel.sequence(sequence, first, *rest, batch_first=False)
-        outputs = outputs.flatten(0, 1)
-    else:
-        outputs, *last = kernel.sequence(packed.data, torch.tensor(packed.sizes), first, *rest)
-    ends = [
-        tuple(torch.cat([new, old[rows:]]) for new, old in zip(parts, state, strict=True))
-        for state, *parts in zip(states, *last, strict=True)
-    ]
-    return replace(packed, data=outputs), ends
+def _onward(packed: Packed) -> Packed:
+    return packed
 
 
-def _forwards(packed: Packed, cell: Cell, state: CellState) -> tuple[Tensor, CellState]:
+def _over_time(
+    packed: Packed, cell: Cell, state: CellState, read: Read
+) -> tuple[Packed, CellState]:
     """Rows leave when they end: what is left of the state belongs to the longer ones."""
     outputs, ended = [], []
-    for x in packed.data.split(packed.sizes):
-        ended.append(tuple(part[len(x) :] for part in state))
-        state = cell(x, tuple(part[: len(x)] for part in state))
+    for x in packed.stretches():
+        rows = x.shape[1]
+        ended.append(tuple(part[rows:] for part in state))
+        made, state = read(cell, x, tuple(part[:rows] for part in state))
+        outputs.append(made.flatten(0, 1))
+    ends = [torch.cat(parts) for parts in zip(state, *reversed(ended), strict=True)]
+    return replace(packed, data=torch.cat(outputs)), tuple(ends)
+
+
+def _by_equation(
+    cell: Cell, x: Float[Tensor, "T N I"], state: CellState
+) -> tuple[Float[Tensor, "T N D"], CellState]:
+    outputs = []
+    for step in x:
+        state = cell(step, state)
         outputs.append(state[0])
-    ended.append(state)
-    return torch.cat(outputs), _stack(ended[::-1])
+    return torch.stack(outputs), state
 
 
-def _backwards(packed: Packed, cell: Cell, state: CellState) -> tuple[Tensor, CellState]:
-    """From each row's end to its beginning."""
-    turned = packed.turned
-    outputs, end = _forwards(replace(packed, data=packed.data[turned]), cell, state)
-    return outputs[turned], end
-
-
-def _stack(states: Sequence[CellState]) -> CellState:
-    return tuple(torch.cat(parts) for parts in zip(*states, strict=True))
+def _by_kernel(
+    cell: Any, x: Float[Tensor, "T N I"], state: CellState
+) -> tuple[Float[Tensor, "T N D"], CellState]:
+    """All steps in one call: of one layer and one direction, without dropout."""
+    begin = [part.unsqueeze(0) for part in state]
+    outputs, *ends = cell.kernel.sequence(
+        x, begin if len(begin) > 1 else begin[0], cell.weights,
+        has_biases=True, num_layers=1, dropout=0.0, train=torch.is_grad_enabled(),
+        bidirectional=False, batch_first=False,
+    )  # fmt: skip
+    return outputs, tuple(part.squeeze(0) for part in ends)

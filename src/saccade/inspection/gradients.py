@@ -63,7 +63,7 @@ def _large(stack: Recurrent, study: GradientStudy) -> None:  # noqa: ARG001
     with torch.no_grad():
         for cell in stack.cells:
             if isinstance(cell, GatedCell):
-                cell.weight_hh *= 4.0
+                cell.weight_hh.mul_(4.0)
 
 
 def _open(stack: Recurrent, study: GradientStudy) -> None:
@@ -118,7 +118,9 @@ def _measure(cell: str, start: str, study: GradientStudy) -> Gradients:
 
 def _norms(loss: Tensor, x: Float[Tensor, "B T D"], stack: Recurrent) -> tuple[list[float], float]:
     """Of the gradients by distance, and of all weights together, for the mean loss of a sample."""
-    of_input, *of_weights = torch.autograd.grad(loss, [x, *stack.parameters()], retain_graph=True)
+    of_input, *of_weights = torch.autograd.grad(
+        loss, [x, *stack.parameters()], retain_graph=True, materialize_grads=True
+    )
     by_distance = of_input.norm(dim=-1).mean(dim=0).flip(0)
     whole = torch.cat([grad.flatten() for grad in of_weights]).norm() / len(x)
     return by_distance.tolist(), whole.item()
