@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -42,7 +42,7 @@ class TranslateAnswers:
 
     def __init__(self, model: Model):
         self.model = model
-        self.task: Any = model.task
+        self.task = cast(Any, model.task)
         self.source: Tokenizer = self.task.source
         self.target: Tokenizer = self.task.target
 
@@ -95,7 +95,7 @@ class GenerateAnswers:
 
     def __init__(self, model: Model):
         self.model = model
-        self.task: Any = model.task
+        self.task = cast(Any, model.task)
         self.target: Tokenizer = self.task.tokenizer
 
     def read(self, ids: Sequence[int]) -> Prediction:
