@@ -59,7 +59,7 @@ def test_an_lstm_that_forgets_nothing_and_writes_nothing_holds_its_memory_for_ev
     set_gate(cell, 0, -200.0)  # I = 0, exactly
     set_gate(cell, 1, 200.0)  # F = 1
     state = (torch.randn(N, D), memory)
-    for _ in range(300):
+    for _ in range(150):
         state = cell(torch.randn(N, IN), state)
     assert torch.equal(state[1], memory)
 
@@ -69,7 +69,7 @@ def test_a_gru_whose_update_gate_is_one_copies_its_hidden_vector(kind):
     cell, h = kind(IN, D), torch.randn(N, D)
     set_gate(cell, 1, 200.0)
     state = (h,)
-    for _ in range(300):
+    for _ in range(150):
         state = cell(torch.randn(N, IN), state)
     assert torch.equal(state[0], h)
 

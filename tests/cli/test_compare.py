@@ -1,6 +1,7 @@
 """saccade compare as a command, and what eval keeps for it."""
 
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -130,3 +131,17 @@ def test_eval_scores_attention_by_gold_links(
     assert f"line 1: a link names source word {counts[0]}" in from_zero.err
     rates = {run["scores"][2]["name"]: run for run in compare([run_folder], "gold").json()["runs"]}
     assert rates["AER"]["scores"][2]["interval"] is not None
+
+
+@pytest.mark.serial
+def test_workers_are_ready_before_the_clock_starts(
+    saccade: Saccade, run_folder: Path, corpus: Path
+) -> None:
+    data = ["--data", corpus / "dev.en", corpus / "dev.de", "--beam", "1", "--json"]
+    call = ["eval", run_folder, *data, "--name", "workers", "--workers"]
+    one = json.loads(saccade(*call, 1).out)
+    begun_at = time.monotonic()
+    two = json.loads(saccade(*call, 2).out)
+    assert one["metrics"] == two["metrics"]
+    # Four short sentences: most of the time goes into starting two processes.
+    assert two["seconds"] < (time.monotonic() - begun_at) / 2

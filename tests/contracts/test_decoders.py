@@ -210,7 +210,6 @@ SENTENCES = st.lists(
     [
         Variant("transformer"),
         Variant("transformer", {"score": {"name": "additive", "hidden_dim": 3}}),
-        Variant("seq2seq"),
         Variant("seq2seq", {"order": "luong", "attention": LOCAL, "weighting": "hard"}),
         Variant("gpt", {"context": 40}),
         Variant("transformer-xl"),

@@ -61,7 +61,7 @@ def test_less_of_an_error_is_better(tmp_path):
     rates = {"a": 0.3, "b": 0.2}
     for name, rate in rates.items():
         kept = evaluation(sentences(), 0.1)
-        kept["metrics"]["AER"] = {"value": rate, "signature": "x"}
+        kept["metrics"]["AER"] = {"value": rate, "signature": "x", "better": "smaller"}
         write_run(tmp_path / name, dev=kept)
     assert compare([tmp_path / name for name in rates], rounds=10).best("AER") == "b"
 

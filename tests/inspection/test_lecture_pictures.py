@@ -12,7 +12,7 @@ from saccade.blocks.positions import Sinusoidal
 from saccade.decoding.tree import ROOT, BeamNode, BeamTree
 from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
-from saccade.inspection.fonts import families, missing
+from saccade.inspection.fonts import colour_font, families, missing
 from saccade.inspection.input_pictures import (
     embedding_plus_positions,
     lecture_masks,
@@ -154,6 +154,22 @@ def test_a_script_is_drawn_where_a_font_has_it(word, tmp_path):
     with warnings.catch_warnings():  # matplotlib warns of a glyph that no font of the text has
         warnings.simplefilter("error")
         figure.savefig(tmp_path / "a.png")
+
+
+def test_an_emoji_is_drawn_by_an_outline_or_as_an_image(tmp_path):
+    word = "🙂"
+    if missing([word]) and colour_font(word) is None:
+        pytest.skip("no font has emoji: install one, such as fonts-noto-color-emoji")
+    figure = heat_map(torch.zeros(2, 2), [f"▁{word}", "a"], ["a", "b"])
+    pixels = imread(save_figure(figure, tmp_path / "a.png"))[..., :3]
+    if missing([word]):  # the one thing in the picture that is yellow, above the cells
+        rows, columns = ((pixels[..., 0] > 0.8) & (pixels[..., 2] < 0.4)).nonzero()
+        assert len(rows) > 20
+        height, width, _ = pixels.shape
+        assert rows.max() < 0.55 * height
+        assert columns.min() > 0.15 * width
+    assert f"▁{word}" in svg_words(save_figure(figure, tmp_path / "a.svg"))
+    assert {text.get_alpha() for text in figure.axes[0].get_xticklabels()} == {None}
 
 
 def test_plain_words_need_no_other_font():

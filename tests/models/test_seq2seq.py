@@ -8,6 +8,7 @@ from contracts.decoder_variants import BOS, EOS, Variant, alone, padded, stepped
 
 from saccade.blocks import recurrent_attention
 from saccade.blocks.dropout import keyed_dropout
+from saccade.blocks.quantized import quantize
 from saccade.blocks.recording import record_attention
 from saccade.config import build
 from saccade.data.batches import PairBatch
@@ -224,6 +225,17 @@ def test_hard_attention_records_places_and_probabilities():
     for places, probabilities in zip(seen["attention"], seen["attention.weighting"], strict=True):
         assert torch.equal(places.argmax(-1), probabilities.argmax(-1))
         assert (places.sum(-1) == 1).all()
+
+
+@pytest.mark.parametrize("score", ["additive", "concat", "location"])
+@torch.no_grad()
+def test_in_eight_bits_it_says_nearly_the_same(score):
+    model = Variant("seq2seq", {"score": score}).build().float()
+    source, token = padded(*SOURCES), torch.tensor([BOS] * 3)
+    expected, _ = model.step(token, model.start(source))
+    found, _ = quantize(model).step(token, model.start(source))
+    torch.testing.assert_close(found, expected, rtol=0, atol=0.2)
+    assert not torch.equal(found, expected)
 
 
 # --- sizes, and what is refused -------------------------------------------------------------------

@@ -36,10 +36,11 @@ class Inside:
         found = {name: getattr(self, name) for name in cuts}
         if self.mask is not None:
             found["mask"] = self.mask.expand_as(self.weights)
-        return Inside(**{
+        parts: dict[str, Any] = {
             name: None if x is None else x[:, *cuts[name]].detach().to("cpu", copy=True)
             for name, x in found.items()
-        })  # fmt: skip
+        }
+        return Inside(**parts)
 
 
 class Observed(nn.Module):

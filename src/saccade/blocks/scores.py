@@ -78,7 +78,7 @@ class Concat(Score):
 
 
 def _energies(
-    energy: nn.Linear, query: Float[Tensor, "*B T A"], keys: Float[Tensor, "*B S A"]
+    energy: nn.Module, query: Float[Tensor, "*B T A"], keys: Float[Tensor, "*B S A"]
 ) -> Float[Tensor, "*B T S"]:
     pairs = query.unsqueeze(-2) + keys.unsqueeze(-3)  # (*B, T, S, A)
     return energy(pairs.tanh_()).squeeze(-1)  # in place: the largest tensor of the model

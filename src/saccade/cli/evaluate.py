@@ -77,7 +77,6 @@ def evaluate(
     run
         A folder that `saccade train` made.
     """
-    from saccade.inspection.comparison import decimal
     from saccade.tasks.moses import moses_bleu, normalize_punctuation
     from saccade.training.model import load
     from saccade.training.run import evaluation_json
@@ -105,7 +104,7 @@ def evaluate(
         model.run.write_evaluation(name, evaluation)
         return
     for metric in evaluation.metrics:
-        say(f"{metric.name} {decimal(metric.value)} ({metric.signature})")
+        say(str(metric))
     for what, count in evaluation.counts.items():
         say(f"{what}: {count:,}")
     if "beam" in made:

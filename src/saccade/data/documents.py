@@ -90,7 +90,8 @@ class Documents:
 
 def passages(lines: Iterable[str]) -> Iterator[str]:
     """Lines put together up to some size, cut before a line or a word, never inside a blank."""
-    held, size = [], 0
+    held: list[str] = []
+    size = 0
     for line in _broken(lines):
         cuttable = not line[:1].isspace() or (line[0] == " " and not line[1:2].isspace())
         if (size >= PASSAGE and cuttable) or size >= 2 * LONGEST:

@@ -6,7 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
-from typing import cast
+from typing import Any, cast
 
 from saccade.data.lines import BadUTF8, TextReport, lines_or_none, resolve
 from saccade.data.tables import FORMATS, Table, table_reader
@@ -87,18 +87,23 @@ def _two_files(text: ParallelText, counts: Counter[str]) -> Iterator[Sides]:
         raise InputError(f"{first}, {second}: line n of one must translate line n of the other")
 
 
-def _builtin(text: ParallelText, counts: Counter[str]) -> Iterator[Sides]:
-    (name,) = text.files
+def builtin_pairs(name: str) -> tuple[list[Any], bool]:
+    """The pairs that `builtin:CORPUS/SPLIT` means, and whether it names the languages backwards."""
     corpus, _, split = name.removeprefix("builtin:").partition("/")
     backwards = "-".join(reversed(corpus.split("-")))
     module_name = BUILTIN.get(corpus) or BUILTIN.get(backwards)
     if module_name is None or not split:
         known = [f"builtin:{corpus}/train" for corpus in BUILTIN]
         raise InputError(f"unknown corpus {name!r}; {nearest(name, known)}")
-    pairs = importlib.import_module(module_name).pairs(split)
+    return importlib.import_module(module_name).pairs(split), corpus not in BUILTIN
+
+
+def _builtin(text: ParallelText, counts: Counter[str]) -> Iterator[Sides]:
+    (name,) = text.files
+    pairs, backwards = builtin_pairs(name)
     counts["lines"] += len(pairs)
     for pair in pairs:
-        yield (pair.source, pair.target) if corpus in BUILTIN else (pair.target, pair.source)
+        yield (pair.target, pair.source) if backwards else (pair.source, pair.target)
 
 
 def _table(text: ParallelText, counts: Counter[str]) -> Iterator[Sides]:

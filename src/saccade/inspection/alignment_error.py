@@ -5,7 +5,6 @@ only possible; or `source words ||| target words ||| links` where its words are 
 part in the text. A built-in corpus brings its own links: `builtin:english-french/test`.
 """
 
-import importlib
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from saccade.data.grammar import spans
 from saccade.data.lines import read_lines
+from saccade.data.readers import builtin_pairs
 from saccade.errors import InputError, nearest
 from saccade.inspection.alignment import Link, Span, alignment_error_rate
 
@@ -110,16 +110,11 @@ def read_gold(file: str, first: int = 0) -> list[Gold]:
 
 
 def _builtin(name: str) -> list[Gold]:
-    corpus, _, split = name.removeprefix("builtin:").partition("/")
-    backwards = "-".join(reversed(corpus.split("-")))
-    module = BUILTIN.get(corpus) or BUILTIN.get(backwards)
-    if module is None:
-        known = [f"builtin:{each}/test" for each in BUILTIN]
-        raise InputError(f"unknown corpus {name!r}; {nearest(name, known)}")
+    pairs, backwards = builtin_pairs(name)
     found = []
-    for pair in importlib.import_module(module).pairs(split):
+    for pair in pairs:
         sides, links = [pair.source_words, pair.target_words], frozenset(pair.alignment)
-        if corpus not in BUILTIN:
+        if backwards:
             sides, links = sides[::-1], frozenset((t, s) for s, t in links)
         found.append(Gold(links, links, *sides))
     return found

@@ -28,7 +28,6 @@ from saccade.inspection.resampling import (
 )
 from saccade.inspection.stored import Point, StoredRun, read_runs
 
-OLDER = {"AER": "smaller"}  # what is better, where a stored metric does not say
 PREFERRED = "dev"  # the evaluation every run with a dev set has
 Parts = Float[np.ndarray, "examples K"]
 Certainty = tuple[Interval | None, Difference | None]
@@ -191,7 +190,7 @@ def _scores(run: dict[str, Any], number: int, certain: dict[str, list[Certainty]
             name,
             each["value"],
             each["signature"],
-            each.get("better", OLDER.get(name, "greater")),
+            each.get("better", "greater"),
             *certain.get(name, unknown)[number],
         )
         for name, each in run["metrics"].items()

@@ -23,7 +23,7 @@ DRAWS_NOTHING = ("Cc", "Cf", "Cn", "Co", "Cs", "Zs", "Zl", "Zp", "Mn")  # Unicod
 def families(words: str = "") -> list[str]:
     """The names of the fonts that draw these words, in the order in which they are tried."""
     found = list(_plain())
-    seen = {c for c in words if ord(c) > 127 and unicodedata.category(c) not in DRAWS_NOTHING}
+    seen = {c for c in words if ord(c) > 127 and not draws_nothing(c)}
     for character in sorted(seen):
         family = _family_with(character)
         if family is not None and family not in found:
@@ -33,8 +33,19 @@ def families(words: str = "") -> list[str]:
 
 def missing(words: Iterable[str]) -> set[str]:
     """The characters that no installed font can draw."""
-    seen = {c for word in words for c in word if unicodedata.category(c) not in DRAWS_NOTHING}
+    seen = {c for word in words for c in word if not draws_nothing(c)}
     return {c for c in seen if _family_with(c) is None}
+
+
+def draws_nothing(character: str) -> bool:
+    """A control, a space, a mark upon or a joint between letters."""
+    return unicodedata.category(character) in DRAWS_NOTHING
+
+
+@cache
+def colour_font(character: str) -> str | None:
+    """The file of a font that has the character as a picture, not as an outline."""
+    return next((path for path in _paths() if _has(path, character, scalable=False)), None)
 
 
 @cache
@@ -90,11 +101,11 @@ def _installed() -> Iterator[str]:
     yield from map(str, font_manager.findSystemFonts())
 
 
-def _has(path: str, character: str) -> bool:
+def _has(path: str, character: str, *, scalable: bool = True) -> bool:
     from matplotlib.ft2font import FT2Font
 
     try:
         font = FT2Font(path)
     except (OSError, RuntimeError):  # not there any more, or of a kind it cannot read
         return False
-    return bool(font.scalable and font.get_char_index(ord(character)))
+    return bool(font.scalable) == scalable and bool(font.get_char_index(ord(character)))

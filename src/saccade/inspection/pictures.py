@@ -1,6 +1,7 @@
 """Pictures of what a model does, each a function that returns a matplotlib Figure."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from saccade.errors import InputError
+from saccade.inspection.emoji import emoji_as_images
 from saccade.inspection.paper import (
     FAINT,
     Number,
@@ -196,8 +198,9 @@ def save_figure(figure: "matplotlib.figure.Figure", path: str | Path) -> Path:
     """Write PNG or SVG by the suffix, the same bytes for the same picture."""
     path = Path(path)
     check_picture_path(path)
-    undated = {"Date": None} if path.suffix.lower() == ".svg" else {"Software": None}
-    with drawing():
+    vector = path.suffix.lower() == ".svg"  # there words stay words, and readers have emoji
+    undated = {"Date": None} if vector else {"Software": None}
+    with drawing(), nullcontext() if vector else emoji_as_images(figure):
         figure.savefig(path, dpi=160, bbox_inches="tight", pad_inches=0.25, metadata=undated)
     return path
 

@@ -33,9 +33,14 @@ class Tokens:
 
 def kind_of(module: Any, layer: str) -> str:
     """Whether an attention looks from output to input, within the input or within the output."""
-    if layer in module.alignment_layers:
+    if _within(layer, module.alignment_layers):
         return "cross"
-    return "encoder" if layer in getattr(module, "source_layers", ()) else "decoder"
+    return "encoder" if _within(layer, getattr(module, "source_layers", ())) else "decoder"
+
+
+def _within(layer: str, known: Collection[str]) -> bool:
+    """One of these, or a part of one (hard attention shows its probabilities too)."""
+    return any(f"{layer}.".startswith(f"{name}.") for name in known)
 
 
 def watched_layers(module: Any, watch: Watch) -> Collection[str]:

@@ -74,9 +74,10 @@ class Alignable:
 
 def check_reading(model: Any, reading: Reading) -> None:
     """Refuse a layer that the model does not have, before any work is done."""
-    if not model.alignment_layers:
+    layers = getattr(model, "alignment_layers", [])  # a model that reads one text has none
+    if not layers:
         raise InputError("this model has no attention from target to source: nothing is aligned")
-    known = [MEAN, *model.alignment_layers]
+    known = [MEAN, *layers]
     if reading.layer not in known:
         raise InputError(f"no attention layer {reading.layer!r}; {nearest(reading.layer, known)}")
 

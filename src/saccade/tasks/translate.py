@@ -60,6 +60,7 @@ class Translate:
 
     Config = TranslateConfig
     model_field_names = ("source_vocab_size", "target_vocab_size")
+    usual_model = "transformer"
     defaults: ClassVar[dict[str, dict[str, Any]]] = {}
     options = DecodeOptions()
     decodes = True
