@@ -24,11 +24,8 @@ from saccade.decoding.sampling import Draw
 from saccade.decoding.search import Hypothesis, beam_search
 from saccade.decoding.texts import spoken, stopping
 from saccade.errors import InputError
-<<<<<<< HEAD
-from saccade.inspection.traces import Tokens
-=======
 from saccade.inspection.alignment import AttentionMap
->>>>>>> integrate
+from saccade.inspection.traces import Tokens
 from saccade.tasks import perplexity
 from saccade.tasks.next_token import NextToken
 from saccade.tasks.perplexity import Reading
