@@ -17,11 +17,11 @@ from typing import Any
 from competitors import say
 from report import Report, Spread, Target
 
-CORPUS = "builtin:english-french"
+CORPUS = "builtin:french-english"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
 LAYERS, HEADS, TOKENS = 6, 8, 64
 LONG = 512
-SENTENCE = " ".join(["the cat sees the old house near the river"] * 3)
+SENTENCE = " ".join(["le chat voit la vieille maison de Jane en septembre"] * 3)
 
 # Resolves to the milliseconds that `act` and all it sets off take.
 TIMED = """async (act) => {

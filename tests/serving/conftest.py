@@ -16,7 +16,7 @@ from saccade.serving.engine import Engine, load_runs
 
 @pytest.fixture(scope="session")
 def run_folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Letters to capitals, backwards: a Transformer of 2 layers and 2 heads, and a GRU."""
+    """Letters to capitals, backwards: a Transformer of 2 layers and 2 heads, a GRU; and a GPT."""
     folder = tmp_path_factory.mktemp("serving")
     files = write_corpus(folder, count=30)
     common = tiny(
@@ -28,10 +28,13 @@ def run_folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
         },
     )
     recurrent = {**common, "model": {"name": "seq2seq", "dim": 16}}
-    return [
-        train(config, folder / name)[0].path
-        for name, config in (("small", common), ("other", recurrent))
-    ]
+    story = {
+        "task": {"name": "generate", "train": files[:1], "dev": files[:1], "tokenizer": "bytes"},
+        "model": {"name": "gpt", "dim": 16, "layers": 2, "heads": 2, "context": 32},
+        "train": {**common["train"], "steps": 4, "eval_every": 4},
+    }
+    configs = {"small": common, "other": recurrent, "story": story}
+    return [train(config, folder / name)[0].path for name, config in configs.items()]
 
 
 @pytest.fixture(scope="session")

@@ -39,8 +39,11 @@ def predicted(client: TestClient, **request: Any) -> Any:
 
 def test_health_and_runs(client: TestClient) -> None:
     assert strict(client.get("/health").content)["status"] == "ok"
-    small, other = strict(client.get("/v1/runs").content)["runs"]
-    assert (small["name"], other["name"]) == ("small", "other")
+    runs = strict(client.get("/v1/runs").content)["runs"]
+    assert [run["name"] for run in runs] == ["small", "other", "story"]
+    small, other, story = runs
+    assert [(each["kind"], each["heads"]) for each in other["attention"]] == [("cross", [1])]
+    assert [(each["kind"], each["heads"]) for each in story["attention"]] == [("decoder", [2, 2])]
     kinds = {each["kind"]: each for each in small["attention"]}
     assert list(kinds) == EVERYTHING
     assert kinds["cross"]["layers"] == ["decoder.0.cross_attention", "decoder.1.cross_attention"]
@@ -204,6 +207,32 @@ def test_explain_gives_the_numbers_of_one_head(client: TestClient) -> None:
     products = torch.tensor(found["k"]) @ torch.tensor(found["q"])
     torch.testing.assert_close(products, torch.tensor(found["products"]))
     torch.testing.assert_close(products / found["scale"], torch.tensor(found["scores"]))
+
+
+@pytest.mark.parametrize("length", [3, 40], ids=["within", "beyond the context"])
+def test_a_language_model_looks_back_at_its_prompt_and_its_own_words(
+    client: TestClient, engine: Engine, length: int
+) -> None:
+    decoding = {"method": "sample", "seed": 2, "length": length}
+    request = {"run": "story", "texts": ["a b"], "decoding": decoding, "alternatives": 4}
+    answer = client.post("/v1/predict", json={**request, "attention": {"kinds": ["decoder"]}})
+    found = strict(answer.content)["predictions"][0]
+    model = engine.models["story"]
+    (expected,) = model.predict(["a b"], DecodeOptions(sample=True, seed=2, length=length))
+    target, read = found["target"]["tokens"], found["read"]["tokens"]
+    assert found["source"] is None
+    assert found["text"] == expected.text
+    assert [token["given"] for token in target].count(True) == 2
+    said = [token for token in target if not token["given"]]
+    logs = [math.log(token["probability"]) for token in said]
+    assert logs == pytest.approx(expected.token_scores, abs=1e-3)
+    assert [token["id"] for token in read[1:]] == [token["id"] for token in target[:-1]]
+    weights = torch.tensor(found["attention"][0]["layers"][1]["weights"])
+    assert weights.shape == (2, len(target), len(read))
+    torch.testing.assert_close(weights.sum(-1), torch.ones(2, len(target)), atol=1e-2, rtol=0)
+    assert not weights.triu(1).any()
+    refused = client.post("/v1/predict", json={**request, "decoding": {}, "tree": True})
+    assert "tree" in strict(refused.content)["error"]
 
 
 def test_a_stream_grows_and_ends_with_what_predict_gives(client: TestClient) -> None:

@@ -284,6 +284,37 @@ def test_the_next_token_distribution_of_the_pinned_word(
     assert shown == [f"{each['probability']:.2f}" for each in token["alternatives"]]
 
 
+def test_a_language_model_shows_one_text_and_what_could_come_next(
+    explorer: Explorer, client: TestClient
+) -> None:
+    explorer.page.select_option("[data-testid=run-choice]", "story")
+    assert explorer.page.inner_text("[data-testid=run]").startswith("Continue")
+    explorer.page.click("[data-method=sample]")
+    explorer.page.fill("[data-number=length]", "5")
+    explorer.page.fill("[data-testid=source]", "a b")
+    explorer.page.keyboard.press("Enter")
+    explorer.page.wait_for_selector("[data-testid=text]")
+    drawn = {"method": "sample", "seed": 1, "temperature": 1, "top_p": 1, "length": 5}
+    request = {"run": "story", "texts": ["a b"], "decoding": drawn, "alternatives": 5}
+    found = client.post("/v1/predict", json={**request, "attention": {"kinds": ["decoder"]}}).json()
+    tokens = found["predictions"][0]["target"]["tokens"]
+    assert explorer.count("[data-testid=text] .token") == len(tokens) + 1
+    assert explorer.count("[data-testid=text] .given") == 3
+    explorer.page.click("[data-testid=text] .token >> nth=4")
+    assert f"step 4 · p {tokens[3]['probability']:.2f}" in explorer.page.inner_text("aside")
+    inked = explorer.page.eval_on_selector_all(
+        "[data-testid=text] .token",
+        "all => all.map(each => each.style.getPropertyValue('--weight'))",
+    )
+    heads = [
+        h for layer in found["predictions"][0]["attention"][0]["layers"] for h in layer["weights"]
+    ]
+    mean = [sum(head[3][key] for head in heads) / len(heads) for key in range(4)]
+    assert [float(weight) for weight in inked[:4]] == pytest.approx(mean, abs=1e-3)
+    explorer.page.click("[data-tab=arithmetic]")
+    explorer.page.wait_for_selector("[data-testid=arithmetic]")
+
+
 # --- 7: the runs page ---
 
 

@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
 from saccade.data.tokenizers import Tokenizer
 from saccade.decoding.tree import BeamTree
@@ -40,8 +42,9 @@ class TranslateAnswers:
 
     def __init__(self, model: Model):
         self.model = model
-        self.source: Tokenizer = model.task.source
-        self.target: Tokenizer = model.task.target
+        self.task = cast(Any, model.task)
+        self.source: Tokenizer = self.task.source
+        self.target: Tokenizer = self.task.target
 
     def read(self, ids: Sequence[int]) -> Prediction:
         return given(self.target, ids)
@@ -55,7 +58,9 @@ class TranslateAnswers:
         if written and (request.attention or request.alternatives):
             kinds = request.attention.kinds if request.attention else []
             trace = look(self.model, text, found, kinds)
-        target = written_sentence(self.target, found.text, written, trace, request.alternatives)
+        target = written_sentence(
+            self.target, found.text, written, trace.log_probs, request.alternatives
+        )
         return schemas.Prediction(
             text=found.text,
             score=found.score,
@@ -68,12 +73,12 @@ class TranslateAnswers:
         )
 
     def _source_ids(self, text: str) -> list[int]:
-        ids, _ = self.model.task._read(self.model.module, text)
+        ids, _ = self.task._read(self.model.module, text)
         return list(ids)
 
     def _source(self, text: str, ids: Sequence[int]) -> schemas.Sentence:
         tokens = self.source.tokens(ids)
-        read = text.lower() if self.model.task.config.lowercase else text
+        read = text.lower() if self.task.config.lowercase else text
         spans = [*self.source.spans(read)[: len(ids) - 1], (len(text), len(text))]
         places, words = group(read, spans, tokens)
         pieces = [
@@ -90,7 +95,8 @@ class GenerateAnswers:
 
     def __init__(self, model: Model):
         self.model = model
-        self.target: Tokenizer = model.task.tokenizer
+        self.task = cast(Any, model.task)
+        self.target: Tokenizer = self.task.tokenizer
 
     def read(self, ids: Sequence[int]) -> Prediction:
         return given(self.target, ids)
@@ -98,8 +104,7 @@ class GenerateAnswers:
     def answer(
         self, text: str, found: Prediction, request: schemas.PredictRequest
     ) -> schemas.Prediction:
-        task: Any = self.model.task
-        prompt, _ = task._read(self.model.module, text)
+        prompt, _ = self.task._read(self.model.module, text)
         said = [*found.ids, self.target.eos][: len(found.tokens)]
         ids = [*prompt, *said]
         trace = Trace()
@@ -122,10 +127,10 @@ class GenerateAnswers:
         self, ids: Sequence[int], prompt: int, trace: Trace, count: int
     ) -> schemas.Sentence:
         text = self.target.decode(ids)
-        if trace.log_probs is not None:  # nothing predicts the first token
-            first = torch.full_like(trace.log_probs[:1], -math.inf)
-            trace = Trace(trace.weights, torch.cat([first, trace.log_probs]))
-        whole = written_sentence(self.target, text, ids, trace, count)
+        log_probs = trace.log_probs
+        if log_probs is not None:  # nothing predicts the first token
+            log_probs = torch.cat([torch.full_like(log_probs[:1], -math.inf), log_probs])
+        whole = written_sentence(self.target, text, ids, log_probs, count)
         tokens = [
             token.model_copy(update={"given": place < prompt})
             for place, token in enumerate(whole.tokens)
@@ -154,17 +159,21 @@ def _part(whole: schemas.Sentence, start: int, end: int) -> schemas.Sentence:
 
 
 def written_sentence(
-    tokenizer: Tokenizer, text: str, ids: Sequence[int], trace: Trace, count: int
+    tokenizer: Tokenizer,
+    text: str,
+    ids: Sequence[int],
+    log_probs: Float[Tensor, "T V"] | None,
+    count: int,
 ) -> schemas.Sentence:
     """The output, each token with its probability and what else could have stood there."""
     tokens, spans = tokenizer.tokens(ids), token_spans(tokenizer, ids)
     places, words = group(text, spans, tokens)
     chosen: list[float | None] = [None] * len(ids)
     others: list[list[schemas.Candidate]] = [[] for _ in ids]
-    if trace.log_probs is not None and count:
+    if log_probs is not None and count:
         rows = range(len(ids))
-        chosen = [*trace.log_probs[rows, list(ids)].exp().tolist()]
-        values, best = alternatives(trace.log_probs, count)
+        chosen = [*log_probs[rows, list(ids)].exp().tolist()]
+        values, best = alternatives(log_probs, count)
         for row in rows:
             texts = tokenizer.tokens(best[row].tolist())
             columns = zip(texts, best[row].tolist(), values[row].tolist(), strict=True)
@@ -192,7 +201,7 @@ def read_sentence(tokenizer: Tokenizer, written: schemas.Sentence) -> schemas.Se
     return schemas.Sentence(text=written.text, tokens=[first, *rest], words=words)
 
 
-ANSWERS: dict[str, Callable[[Model], Any]] = {
+ANSWERS: dict[str, type[TranslateAnswers | GenerateAnswers]] = {
     "translate": TranslateAnswers,
     "generate": GenerateAnswers,
 }

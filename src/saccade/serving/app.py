@@ -106,7 +106,7 @@ def _add_failures(app: FastAPI) -> None:
         InputError: lambda _, error: _failed(422, str(error)),
         BusyError: lambda _, error: _failed(503, str(error)),
         HTTPException: _refused,
-        Exception: lambda *_: _failed(500, BROKEN),
+        Exception: lambda *_: _failed(500, BROKEN),  # the server logs it
     }
     for kind, handler in kinds.items():
         app.add_exception_handler(kind, handler)

@@ -175,8 +175,6 @@ class Engine:
                 found = answers.read(request.output_ids)
             else:
                 (found,) = model.predict([request.text], self._options(request))
-            if not hasattr(model.task, "trace"):
-                raise InputError("the arithmetic of this task's models cannot be shown yet")
             where = (request.layer, request.head, request.token)
             worked = explain(model, request.text, *where, prediction=found)
         return schemas.Explanation(**worked.to_dict())

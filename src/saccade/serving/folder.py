@@ -68,10 +68,10 @@ def curves(run: Run) -> dict[str, Curve]:
     """Each logged number over the updates, thinned to what a picture can show."""
     found: dict[str, Curve] = {}
     for line in run.metrics():
-        step = line.get("step")
-        for name, value in line.items():
-            if name not in NOT_CURVES and _is_number(step) and _is_number(value):
-                found.setdefault(name, []).append((step, value))
+        numbers = {name: float(value) for name, value in line.items() if _is_number(value)}
+        for name in numbers.keys() - NOT_CURVES:
+            if "step" in numbers:
+                found.setdefault(name, []).append((numbers["step"], numbers[name]))
     return {name: thinned(curve) for name, curve in found.items()}
 
 

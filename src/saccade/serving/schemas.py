@@ -9,6 +9,7 @@ from saccade.decoding.options import DecodeOptions
 
 TEXT_LIMIT = 20_000  # characters of one text
 TEXTS_LIMIT = 32  # texts of one request
+LENGTH_LIMIT = 2048  # tokens of an output
 IDS_LIMIT = 4096  # tokens of an output that is given instead of decoded
 BODY_LIMIT = 1 << 20  # bytes of a request
 
@@ -37,7 +38,7 @@ class Decoding(Strict):
     choices: Annotated[int, Field(ge=1, le=64)] | None = None
     nbest: Annotated[int, Field(ge=1, le=32)] | None = None
     length_penalty: Annotated[FiniteFloat, Field(ge=0, le=10)] | None = None
-    max_extra: Annotated[int, Field(ge=0, le=2048)] | None = None
+    length: Annotated[int, Field(ge=1, le=LENGTH_LIMIT)] | None = None
     no_repeat_ngram: Annotated[int, Field(ge=0, le=64)] | None = None
     temperature: Annotated[FiniteFloat, Field(ge=0, le=100)] | None = None
     top_k: Annotated[int, Field(ge=1)] | None = None

@@ -7,6 +7,7 @@ gives the same numbers as watching each step, for a path that was dropped as for
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any, cast
 
 import torch
@@ -17,7 +18,7 @@ from torch import Tensor
 from saccade.blocks.recording import attentions, check_head, record_attention
 from saccade.errors import InputError, nearest
 from saccade.inspection.traces import kind_of
-from saccade.serving.schemas import Attention, AttentionChoice, Kind, Layer, Matrix, Side
+from saccade.serving.schemas import Attention, AttentionChoice, Kind, Layer, Side
 from saccade.tasks.task import Prediction
 from saccade.training.model import Model
 
@@ -35,7 +36,7 @@ SIDES: dict[Kind, tuple[Side, Side]] = {
 class Trace:
     """What one reading of a source and its output showed."""
 
-    weights: dict[Kind, dict[str, Float[Tensor, "H T S"]]] = field(default_factory=dict)
+    weights: dict[Kind, dict[str, Tensor]] = field(default_factory=dict)  # by layer, (H, T, S)
     log_probs: Float[Tensor, "T V"] | None = None  # before each token of the output
 
 
@@ -61,20 +62,43 @@ def look(model: Model, text: str, prediction: Prediction, kinds: Collection[Kind
 
 @torch.inference_mode()
 def look_back(module: Any, ids: Sequence[int], kinds: Collection[Kind]) -> Trace:
-    """A text without a source, read token by token: row t is the step that predicts token t + 1."""
+    """A text without a source, read again: row t is the step that predicts token t + 1."""
+    read = torch.tensor(ids[:-1])
+    if not len(read):
+        return Trace()
     wanted = {kind: names for kind, names in layers_by_kind(module).items() if kind in kinds}
-    steps = []
+    whole = module.limit is None or len(read) <= module.limit
     with record_attention(module, [name for names in wanted.values() for name in names]) as seen:
-        state = module.start(1, [[]])
-        for token in ids[:-1]:
-            logits, state = module.step(torch.tensor([token]), state)
-            steps.append(logits[0].float().log_softmax(-1).cpu())
-    path = [0] * len(steps)
+        logits = _at_once(module, read) if whole else _step_by_step(module, read)
     found: dict[Kind, dict[str, Tensor]] = {
-        kind: {name: seen.follow(name, path, read=0) for name in names}
+        kind: {name: seen[name][0][0] if whole else _newest_rows(seen[name]) for name in names}
         for kind, names in wanted.items()
     }
-    return Trace(found if steps else {}, torch.stack(steps) if steps else None)
+    return Trace(found, logits.float().log_softmax(-1).cpu())
+
+
+def _at_once(module: Any, read: Int[Tensor, " T"]) -> Float[Tensor, "T V"]:
+    device = next(chain(module.parameters(), module.buffers())).device
+    hidden, _ = module(read[None].to(device))
+    return module.logits(hidden)[0]
+
+
+def _step_by_step(module: Any, read: Int[Tensor, " T"]) -> Float[Tensor, "T V"]:
+    """Longer than the context: as it was decoded, the beginning sliding out of sight."""
+    state, steps = module.start(1, [[]]), []
+    for token in read.split(1):
+        logits, state = module.step(token, state)
+        steps.append(logits)
+    return torch.cat(steps)
+
+
+def _newest_rows(calls: Sequence[Tensor]) -> Float[Tensor, "H T T"]:
+    """The last query of each step: it looks at the newest tokens, as many as it still sees."""
+    weights = calls[0].new_zeros(calls[0].shape[1], len(calls), len(calls))
+    for step, call in enumerate(calls, start=1):
+        seen = min(call.shape[-1], step)
+        weights[:, step - 1, step - seen : step] = call[0, :, -1, -seen:]
+    return weights
 
 
 def layers_by_kind(module: Any) -> dict[Kind, list[str]]:
@@ -137,6 +161,6 @@ def _pooled(weights: Float[Tensor, "H T S"], scale: int) -> Float[Tensor, "H t s
     return weights if scale == 1 else F.max_pool2d(weights, scale, ceil_mode=True)
 
 
-def _rounded(weights: Tensor) -> Matrix | list[Matrix]:
-    found: Matrix | list[Matrix] = weights.double().round(decimals=DIGITS).tolist()
-    return found
+def _rounded(weights: Tensor) -> Any:
+    """Nested lists; in double precision, where four digits stay four."""
+    return weights.double().round(decimals=DIGITS).tolist()

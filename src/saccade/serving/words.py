@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-import regex
+import regex  # type: ignore[import-untyped]
 
 from saccade.inspection.alignment import Span
 from saccade.inspection.paper import visible

@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -24,6 +25,7 @@ from saccade.decoding.search import Hypothesis, beam_search
 from saccade.decoding.texts import spoken, stopping
 from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
+from saccade.inspection.traces import Tokens
 from saccade.tasks import perplexity
 from saccade.tasks.next_token import NextToken
 from saccade.tasks.perplexity import Reading
@@ -261,6 +263,15 @@ class Generate:
         )  # fmt: skip
         yield from spoken(self.tokenizer.decode, ids, (t for t, _ in steps), options.stop)
 
+    def trace(self, model: Any, text: str, prediction: Prediction) -> Tokens:
+        """Read a prompt and its continuation at once, as in training, for who is watching."""
+        end = [self.tokenizer.eos] * (len(prediction.tokens) - len(prediction.ids))
+        ids = [*self._read(model, text)[0], *prediction.ids, *end]
+        with torch.inference_mode():
+            model(torch.tensor([ids[:-1]], device=_device(model)))
+        tokens = self.tokenizer.tokens(ids)
+        return Tokens([], tokens[:-1], tokens[1:])
+
     def _read(self, model: Any, text: str) -> tuple[list[int], bool]:
         """The ids of a prompt, and whether its beginning has no room.
 
@@ -352,6 +363,11 @@ class Generate:
             return made
         looked = AttentionMap(weights, self.tokenizer.tokens(read), made.tokens)
         return dataclasses.replace(made, attention=looked)
+
+
+def _device(model: nn.Module) -> torch.device:
+    """Where a model is; one that counts has buffers only."""
+    return next(chain(model.parameters(), model.buffers())).device
 
 
 def _passages(examples: Plain) -> list[Passage]:

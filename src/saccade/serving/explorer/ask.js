@@ -17,6 +17,12 @@ const NUMBERS = {
   ],
 };
 
+const LENGTH = ["length", "length", { min: 1, max: 2048, step: 1 }]; // where nothing else ends a text
+
+function numbersOf(method, task) {
+  return task.endless ? [...NUMBERS[method], LENGTH] : NUMBERS[method];
+}
+
 export function drawAsk(box, store, task, ask) {
   const source = h("textarea", {
     "data-testid": "source",
@@ -47,21 +53,21 @@ export function drawAsk(box, store, task, ask) {
   const decoding = h("div", { class: "decoding" });
   const run = h("button", { type: "button", class: "primary", "data-testid": "run", onclick: begin }, task.verb, " ↵");
   clear(box, h("div", { class: "ask" }, source, h("div", { class: "how" }, decoding, run)), problem);
-  drawDecoding(decoding, store);
+  drawDecoding(decoding, store, task);
   requestAnimationFrame(grow);
   return { source, problem, decoding, grow };
 }
 
-export function drawDecoding(box, store) {
+function drawDecoding(box, store, task) {
   const { decoding } = store.state;
   const change = (values) => {
     store.set({ decoding: { ...store.state.decoding, ...values } });
-    drawDecoding(box, store);
+    drawDecoding(box, store, task);
   };
-  const methods = Object.entries(METHODS).map(([method, title]) =>
-    h("button", { type: "button", "data-method": method, "aria-pressed": String(method === decoding.method), onclick: () => change({ method }) }, title),
+  const methods = task.methods.map((method) =>
+    h("button", { type: "button", "data-method": method, "aria-pressed": String(method === decoding.method), onclick: () => change({ method }) }, METHODS[method]),
   );
-  const numbers = NUMBERS[decoding.method].map(([name, title, range]) =>
+  const numbers = numbersOf(decoding.method, task).map(([name, title, range]) =>
     h(
       "label",
       {},
@@ -84,7 +90,7 @@ export function drawDecoding(box, store) {
 }
 
 // The part of a request that says how to decode: what the method takes, nothing else.
-export function decodingOf(decoding) {
-  const taken = NUMBERS[decoding.method].map(([name]) => [name, decoding[name]]);
+export function decodingOf(decoding, task) {
+  const taken = numbersOf(decoding.method, task).map(([name]) => [name, decoding[name]]);
   return { method: decoding.method, ...Object.fromEntries(taken) };
 }

@@ -2,6 +2,7 @@
 
 import * as api from "./api.js";
 import { decodingOf } from "./ask.js";
+import { taskOf } from "./tasks.js";
 
 const ALTERNATIVES = 5;
 
@@ -81,12 +82,13 @@ export function createAsking(store) {
 
   function request(name, off) {
     const { runs, text, decoding } = store.state;
-    const { attention, searches } = runs.find((run) => run.name === name);
+    const summary = runs.find((run) => run.name === name);
+    const { attention, searches } = summary;
     const kinds = attention.map((each) => each.kind);
     return {
       run: name,
       texts: [text],
-      decoding: decodingOf(decoding),
+      decoding: decodingOf(decoding, taskOf(summary)),
       attention: kinds.length ? { kinds } : null,
       alternatives: ALTERNATIVES,
       tree: searches && decoding.method !== "sample",

@@ -37,7 +37,7 @@ function described(run) {
 
 function about(run) {
   const score = run.score ? `${run.score.name} ${run.score.value.toFixed(1)}` : null;
-  return [run.languages || run.model, score].filter(Boolean).join(" · ");
+  return [run.languages || (run.model === run.name ? "" : run.model), score].filter(Boolean).join(" · ");
 }
 
 function toolButtons(store) {

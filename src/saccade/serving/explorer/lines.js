@@ -27,6 +27,7 @@ export function drawLines(box, scene, store, { differs = new Set(), height = 92 
   const svg = picture(plan.width, plan.height, "Words and what they look at", lines, words.columns, words.rows);
   svg.classList.add("sentence");
   box.replaceChildren(svg);
+  box.classList.toggle("tall", scene.long);
   walkable(svg, plan.upright);
   if (!scene.long) drawPaths(lines, scene, plan);
   return (focus, pin = store.state.pin) => light(scene, focus, pin, drawn, lines, plan);

@@ -2,7 +2,7 @@
 
 const WORDS = ["run", "other", "text", "view", "unit", "kind", "page"];
 const COUNTS = ["layer", "head"];
-const DECODING = ["method", "beam", "choices", "temperature", "top_p", "seed"];
+const DECODING = ["method", "beam", "choices", "temperature", "top_p", "seed", "length"];
 
 export function toHash(state) {
   const parts = new URLSearchParams();

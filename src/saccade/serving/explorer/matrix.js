@@ -12,10 +12,12 @@ const [LABEL, SLANT] = [112, 84]; // room for the words of the rows, and of the 
 export function drawMatrix(box, scene, store, { largest = 30, differs = new Set() } = {}) {
   const [rows, columns] = [scene.rows.units.length, scene.columns.units.length];
   const room = (box.clientWidth || 600) - LABEL - 48;
-  const cell = Math.max(scene.long ? 3 : 15, Math.min(largest, Math.floor(room / Math.max(columns, 1))));
-  return scene.long
-    ? drawCanvas(box, scene, store, cell)
-    : drawCells(box, scene, store, cell, rows, columns, differs);
+  if (scene.long) {
+    const fits = Math.min((room + LABEL) / columns, 720 / rows);
+    return drawCanvas(box, scene, store, Math.max(1, Math.min(8, fits)));
+  }
+  const cell = Math.max(15, Math.min(largest, Math.floor(room / Math.max(columns, 1))));
+  return drawCells(box, scene, store, cell, rows, columns, differs);
 }
 
 function drawCells(box, scene, store, cell, rows, columns, differs) {
@@ -141,9 +143,11 @@ function drawCanvas(box, scene, store, cell) {
   });
   canvas.style.width = `${columns * cell}px`;
   canvas.style.height = `${rows * cell}px`;
-  paint(canvas, scene.weights);
+  const most = scene.weights.reduce((top, row) => row.reduce((a, b) => Math.max(a, b), top), 0) || 1;
+  paint(canvas, scene.weights, most);
   const marker = h("div", { class: "marker", hidden: true });
-  const said = h("p", { class: "hint", "aria-live": "polite" }, "Point at the picture to read it.");
+  const start = `Point at the picture to read it; the darkest cell is ${two(most)}.`;
+  const said = h("p", { class: "hint", "aria-live": "polite" }, start);
   box.replaceChildren(said, h("div", { class: "pixel-box" }, canvas, marker));
   const at = (event) => {
     const area = canvas.getBoundingClientRect();
@@ -168,8 +172,8 @@ function drawCanvas(box, scene, store, cell) {
   };
 }
 
-// Weights as pixels of the ink's colour, their opacity the weight.
-export function paint(canvas, weights) {
+// Weights as pixels of the ink's colour, their opacity the weight; `most` is all ink.
+export function paint(canvas, weights, most = 1) {
   const context = canvas.getContext("2d");
   const [red, green, blue] = inkColour();
   const image = context.createImageData(canvas.width, canvas.height);
@@ -179,7 +183,7 @@ export function paint(canvas, weights) {
       image.data[at] = red;
       image.data[at + 1] = green;
       image.data[at + 2] = blue;
-      image.data[at + 3] = Math.round(255 * Math.min(1, weight));
+      image.data[at + 3] = Math.round(255 * Math.min(1, weight / most));
     }),
   );
   context.putImageData(image, 0, 0);

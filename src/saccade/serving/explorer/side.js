@@ -10,7 +10,10 @@ export function drawChoices(box, prediction, scene, focus) {
   if (!token || token.alternatives.length === 0) return clear(box, hint("Each word's rivals appear here."));
   const at = prediction.target.tokens.indexOf(token);
   const title = `“${piece(token.text).slice(0, 40)}” · step ${at + 1} · p ${two(token.probability)}`;
-  const rows = token.alternatives.map((each) => bar(piece(each.text), each.probability, each.id === token.id));
+  const rivals = token.alternatives.some((each) => each.id === token.id)
+    ? token.alternatives
+    : [token, ...token.alternatives]; // drawn from further down
+  const rows = rivals.map((each) => bar(piece(each.text), each.probability, each.id === token.id));
   return clear(box, h("h2", {}, title), h("div", { class: "bars", "data-testid": "choices" }, rows));
 }
 

@@ -6,8 +6,8 @@ export const INITIAL = {
   run: null, // the name of the run that answers
   other: null, // the name of the run beside it
   text: "",
-  decoding: { method: "greedy", beam: 4, choices: 4, temperature: 1, top_p: 1, seed: 1 },
-  view: "lines",
+  decoding: { method: "greedy", beam: 4, choices: 4, temperature: 1, top_p: 1, seed: 1, length: 60 },
+  view: null, // null: the task's first
   unit: "words", // or "pieces"
   kind: null, // of attention; null: the task's first
   layer: null, // a number, or null: the average of all

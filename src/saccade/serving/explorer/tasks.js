@@ -24,9 +24,23 @@ const VIEWS = {
   positions: { title: "Positions", draw: (box, pane) => void drawPositions(box, pane.run, Math.min(512, Math.max(20, pane.scene.columns.units.length))) },
 };
 
+const SEQUENCES = ["lines", "matrix", "heads", "arithmetic", "mask", "positions"];
 const TASKS = {
-  translate: { units: ["words", "pieces"], verb: "Translate", asks: "Type a sentence, Enter translates", views: ["lines", "matrix", "heads", "arithmetic", "tree", "mask", "positions"] },
-  generate: { units: ["pieces"], verb: "Continue", asks: "Type a beginning, Enter continues it", views: ["text", "lines", "matrix", "heads", "arithmetic", "mask", "positions"] },
+  translate: {
+    verb: "Translate",
+    asks: "Type a sentence, Enter translates",
+    methods: ["greedy", "beam", "sample"],
+    units: ["words", "pieces"],
+    views: SEQUENCES.toSpliced(4, 0, "tree"),
+  },
+  generate: {
+    verb: "Continue",
+    asks: "Type a beginning, Enter continues it",
+    methods: ["sample", "greedy", "beam"],
+    units: ["pieces"],
+    views: ["text", ...SEQUENCES],
+    endless: true, // a text ends only at its length
+  },
 };
 
 export function taskOf(summary) {

@@ -5,19 +5,22 @@ import { hint } from "./side.js";
 
 const [WIDE, STEP, WORD] = [152, 22, 112];
 
+let left = { of: null, at: 0 }; // how far a tree was scrolled
+
 export function drawTree(box, prediction, run, store) {
   const nodes = prediction.tree;
   if (nodes.length === 0) {
     return clear(box, hint("Choose Beam (or Greedy) and run: every step's candidates appear here."));
   }
   const places = layOut(nodes);
+  const shown = new Set(store.state.path?.run === run ? ancestors(nodes, store.state.path.index) : []);
   const edges = s("g", { class: "edges", "aria-hidden": "true" });
   const words = s("g", { class: "words" });
   nodes.forEach((node, index) => {
     const place = places[index];
     const from = node.parent < 0 ? null : places[node.parent];
     if (from) edges.append(edge(node, from, place));
-    words.append(drawNode(nodes, index, place, run, store));
+    words.append(drawNode(nodes, index, place, run, store, shown.has(index)));
   });
   const steps = Math.max(...nodes.map((node) => node.step)) + 1;
   const tallest = Math.max(...places.map((place) => place.y)) + STEP;
@@ -25,7 +28,11 @@ export function drawTree(box, prediction, run, store) {
   svg.classList.add("tree");
   svg.addEventListener("keydown", (event) => walk(event, svg, nodes));
   words.firstChild.setAttribute("tabindex", "0");
-  return clear(box, legend(nodes), h("div", { class: "scroll", "data-testid": "tree" }, svg));
+  const scroll = h("div", { class: "scroll", "data-testid": "tree" }, svg);
+  clear(box, legend(nodes), scroll);
+  scroll.scrollLeft = left.of === nodes ? left.at : 0; // drawn again, it stays where it was
+  scroll.addEventListener("scroll", () => (left = { of: nodes, at: scroll.scrollLeft }));
+  return box;
 }
 
 // A column's candidates in the order of their parents, the best first: edges seldom cross.
@@ -57,14 +64,14 @@ function edge(node, from, to) {
   });
 }
 
-function drawNode(nodes, index, place, run, store) {
+function drawNode(nodes, index, place, run, store, lit) {
   const node = nodes[index];
   const shown = piece(node.text);
-  const show = () => store.set({ path: { run, ids: pathOf(nodes, index), index } });
+  const show = () => store.set({ path: { run, ids: ancestors(nodes, index).map((at) => nodes[at].id), index } });
   return s(
     "g",
     {
-      class: `node ${kindOf(node)}`,
+      class: `node ${kindOf(node)}${lit ? " shown" : ""}`,
       "data-testid": "node",
       "data-node": index,
       tabindex: "-1",
@@ -79,10 +86,11 @@ function drawNode(nodes, index, place, run, store) {
   );
 }
 
-export function pathOf(nodes, index) {
-  const ids = [];
-  for (let at = index; at >= 0; at = nodes[at].parent) ids.unshift(nodes[at].id);
-  return ids;
+// The places of a path, from its first token to this one.
+function ancestors(nodes, index) {
+  const found = [];
+  for (let at = index; at >= 0; at = nodes[at].parent) found.unshift(at);
+  return found;
 }
 
 function legend(nodes) {
