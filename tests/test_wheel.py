@@ -15,7 +15,7 @@ from children import seconds_of_children
 
 PROJECT = Path(__file__).parents[1]
 SOURCE = PROJECT / "src"
-VERBS = ["demo", "train", "eval", "predict", "models", "tasks", "check"]
+VERBS = ["demo", "train", "eval", "predict", "import", "export", "models", "tasks", "check"]
 HELP_SECONDS = 1.0
 METADATA = tomllib.loads((PROJECT / "pyproject.toml").read_text("utf-8"))["project"]
 

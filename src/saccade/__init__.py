@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from saccade.blocks.recording import record_attention
     from saccade.decoding.options import DecodeOptions
     from saccade.errors import InputError, TrainingError
+    from saccade.interop import export_run, import_run
     from saccade.training.model import Model, load
     from saccade.training.run import Run
     from saccade.training.signals import Interrupted
 
 __all__ = [
     "DecodeOptions", "InputError", "Interrupted", "Model", "Run", "TrainingError", "__version__",
-    "load", "record_attention", "train",
+    "export_run", "import_run", "load", "record_attention", "train",
 ]  # fmt: skip
 
 _HOMES = {
@@ -34,6 +35,8 @@ _HOMES = {
     "Model": "saccade.training.model",
     "Run": "saccade.training.run",
     "TrainingError": "saccade.errors",
+    "export_run": "saccade.interop",
+    "import_run": "saccade.interop",
     "load": "saccade.training.model",
     "record_attention": "saccade.blocks.recording",
 }

@@ -7,7 +7,17 @@ from collections.abc import Callable, Sequence
 
 from cyclopts import App, CycloptsError
 
-from saccade.cli import check, demo, evaluate, models, predict, tasks, train
+from saccade.cli import (
+    check,
+    demo,
+    evaluate,
+    export_run,
+    import_run,
+    models,
+    predict,
+    tasks,
+    train,
+)
 from saccade.cli.terminal import close_quietly, note, this_command, utf8_streams
 from saccade.errors import InputError, TrainingError
 from saccade.version import __version__
@@ -35,6 +45,8 @@ VERBS: dict[str, tuple[Callable[..., int | None], str]] = {  # with the example 
     ),
     "eval": (evaluate.evaluate, "saccade eval my-run --data test.en test.de"),
     "predict": (predict.predict, "saccade predict my-run --input texts.en --beam 5"),
+    "import": (import_run.import_, "saccade import gpt2-folder --out my-run"),
+    "export": (export_run.export, "saccade export my-run --to huggingface --out my-folder"),
     "models": (models.models, "saccade models transformer"),
     "tasks": (tasks.tasks, "saccade tasks"),
     "check": (check.check, "saccade check my_score.py:MyScore"),
