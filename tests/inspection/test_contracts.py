@@ -13,6 +13,9 @@ from saccade.errors import InputError
 from saccade.inspection import contracts
 from saccade.inspection.contracts import Check, checks_for
 from saccade.models import MODELS
+from saccade.models.gpt import GPT
+from saccade.models.markov import Markov
+from saccade.models.rnn import RecurrentLM
 from saccade.models.transformer import Transformer, TransformerState
 from saccade.tasks import TASKS
 from saccade.tasks.translate import Translate
@@ -156,6 +159,44 @@ class Idle(Transformer):
     ],
 )
 def test_a_broken_model_is_seen(cls: Any, check: Check) -> None:
+    with pytest.raises(AssertionError):
+        check(cls)
+
+
+class Mixes(GPT):
+    def forward(self, tokens: Tensor, carry: Any = None) -> Any:
+        hidden, carry = super().forward(tokens, carry)
+        return hidden + hidden[:1], carry
+
+
+class LooksAhead(GPT):
+    def forward(self, tokens: Tensor, carry: Any = None) -> Any:
+        hidden, carry = super().forward(tokens, carry)
+        return hidden.flip(1), carry
+
+
+class CarriesNothing(RecurrentLM):
+    def forward(self, tokens: Tensor, carry: Any = None) -> Any:  # noqa: ARG002
+        return super().forward(tokens, None)
+
+
+class CountsApart(Markov):
+    def step(self, token: Tensor, state: Any) -> Any:
+        found, state = super().step(token, state)
+        return found.flip(1), state
+
+
+@pytest.mark.parametrize(
+    ("cls", "check"),
+    [
+        (Mixes, contracts.reads_rows_apart),
+        (LooksAhead, contracts.sees_no_future),
+        (CarriesNothing, contracts.carries_on),
+        (CountsApart, contracts.steps_as_at_once),
+    ],
+)
+def test_a_broken_language_model_is_seen(cls: Any, check: Check) -> None:
+    assert check in checks_for(cls)[1].values()
     with pytest.raises(AssertionError):
         check(cls)
 

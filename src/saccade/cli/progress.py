@@ -81,7 +81,7 @@ class Pace:
         self.share, self.started_at = trainer.share, time.monotonic()
 
     def note(self, update: "Update") -> None:
-        loss = next(iter(update.losses.values()))
+        loss = next(iter(update.losses.values()))  # of a model that counts: not a number
         self.recent.append((time.monotonic(), update.count, loss))
 
     @property
@@ -213,6 +213,8 @@ def _size(trainer: "Trainer") -> str:
     processes = trainer.config.processes or 1
     side = f"{processes} processes" if processes > 1 else "1 process"
     name = f"{settings.model_name} {settings.preset}"
+    if not parameters:
+        return f"{name}, which counts: one step"
     return f"{name}, {parameters / 1e6:.1f} M parameters, {budget}, {side}"
 
 
@@ -224,7 +226,7 @@ def _scores(evaluation: "Evaluation") -> str:
 
 def _finished(trainer: "Trainer") -> str:
     standing = trainer.standing
-    return f"{standing.step:,} steps in {clock(standing.seconds)}"
+    return f"{standing.step:,} step{'s' * (standing.step > 1)} in {clock(standing.seconds)}"
 
 
 @contextmanager

@@ -148,11 +148,17 @@ def _generates(cls: Any) -> bool:
     return "generate" in getattr(cls, "tasks", ())
 
 
+def _counts(cls: Any) -> bool:
+    return bool(getattr(cls, "counts", False))
+
+
 def tiny_model(cls: Any, seed: int = 1) -> Any:
     """The model as small as its settings go, in double precision, not in training."""
     torch.manual_seed(seed)
     config = cls.Config(**_sizes(cls))
     model = Sourceless(cls(config)) if _generates(cls) else cls(config, joint=True)
+    if _counts(cls):
+        model.model.fit([torch.randint(VOCABULARY, (1000,)).numpy()])
     return model.double().eval()
 
 
@@ -274,14 +280,26 @@ def carries_on(cls: Any) -> None:
     first, carry = model(tokens[:, :2])
     if carry is None:  # it reads every segment afresh
         return
-    for name, tensor in carry.items():
+    parts = carry if isinstance(carry, dict) else {}  # a model that counts carries what it likes
+    for name, tensor in parts.items():
         assert not tensor.requires_grad, f"carry {name!r} is not detached"
         assert len(tensor) == len(tokens), f"carry {name!r} has no row for each text"
     second, _ = model(tokens[:, 2:], carry)
     near(torch.cat([first, second], dim=1), wanted, "what is carried does not replace the text")
     rows = torch.tensor([2, 0])
-    chosen, _ = model(tokens[rows, 2:], {name: each[rows] for name, each in carry.items()})
+    some = {name: each[rows] for name, each in parts.items()} if parts else carry.select(rows)
+    chosen, _ = model(tokens[rows, 2:], some)
     near(chosen, wanted[rows, 2:], "what is carried is not stored by row")
+
+
+@torch.no_grad()
+def reads_rows_apart(cls: Any) -> None:
+    """Texts in another order, or one alone, give what they gave."""
+    model, tokens = tiny_model(cls).model, _targets()
+    wanted, _ = model(tokens)
+    order = torch.tensor([2, 0, 1])
+    near(model(tokens[order])[0], wanted[order], "the order of a batch changes a result")
+    near(model(tokens[1:2])[0], wanted[1:2], "a text alone is not what it is in a batch")
 
 
 MODEL_CHECKS: dict[str, Check] = {
@@ -297,7 +315,8 @@ LANGUAGE_CHECKS: dict[str, Check] = {
     promise: check
     for promise, check in MODEL_CHECKS.items()
     if check is not ignores_padding  # there is none
-} | {"a text goes on in segments": carries_on}
+} | {"a text goes on in segments": carries_on, "texts are read apart": reads_rows_apart}
+COUNTING_CHECKS = {name: check for name, check in LANGUAGE_CHECKS.items() if check is not learns}
 
 
 # --- a task ---------------------------------------------------------------------------------------
@@ -329,6 +348,7 @@ def predicts_each_text(cls: Any) -> None:
     fitting = [
         model for model in MODELS.values()
         if {*cls.model_field_names} <= {field.name for field in dataclasses.fields(model.Config)}
+        and not _counts(model)
     ]  # fmt: skip
     if not fitting:
         return
@@ -361,7 +381,8 @@ TASK_CHECKS: dict[str, Check] = {
 
 def checks_for(cls: Any) -> tuple[str, Mapping[str, Check]]:
     """What a class is, by what it has: a score, a model or a task, and the checks of that kind."""
-    model = LANGUAGE_CHECKS if _generates(cls) else MODEL_CHECKS
+    language = COUNTING_CHECKS if _counts(cls) else LANGUAGE_CHECKS
+    model = language if _generates(cls) else MODEL_CHECKS
     kinds: dict[str, tuple[tuple[str, ...], Mapping[str, Check]]] = {
         "model": (("start", "step", "Config"), model),
         "score": (("prepare", "forward"), SCORE_CHECKS),

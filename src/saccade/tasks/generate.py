@@ -30,6 +30,7 @@ from saccade.tasks.vocabularies import SENTENCES, find_tokenizers
 
 ROWS = 64  # prompts continued together
 CONTEXT = 128  # tokens, where neither the task nor the model says
+COUNTED = 4096  # and for a model that counts: it makes no difference but to the time
 PROMPT = 1 << 16  # tokens of a prompt that are read, the last ones
 FILE = "tokenizer.json"
 
@@ -106,7 +107,8 @@ class Generate:
         fields = {field.name: field.default for field in dataclasses.fields(model.Config)}
         if "context" in fields and config.context is not None:
             settings = {"context": config.context, **settings}
-        theirs = settings.get("context", fields.get("context", CONTEXT))
+        usual = COUNTED if getattr(model, "counts", False) else CONTEXT
+        theirs = settings.get("context", fields.get("context", usual))
         context = theirs if config.context is None else config.context
         if "context" in fields and context > theirs:
             raise InputError(

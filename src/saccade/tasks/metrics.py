@@ -25,8 +25,10 @@ class Metric:
         return f"{self.name} {figure(self.value)} ({self.signature})"
 
 
-def figure(value: float) -> str:
-    """A score as people read it: the smaller, the more digits matter."""
+def figure(value: float | None) -> str:
+    """A score as people read it: the smaller, the more digits matter; None is beyond numbers."""
+    if value is None:
+        return "infinite"
     return f"{value:.2f}" if abs(value) >= 5 or value == 0 else f"{value:.4f}"
 
 

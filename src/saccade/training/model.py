@@ -7,6 +7,7 @@ from typing import Literal, overload
 import torch
 from torch import nn
 
+from saccade.blocks.packed import pack
 from saccade.blocks.quantized import quantize
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError, nearest
@@ -19,7 +20,7 @@ from saccade.training.settings import Settings
 Options = DecodeOptions | None  # None: as is usual for the task
 Precision = Literal["float32", "int8"]
 PRECISIONS: dict[str, Callable[[nn.Module], nn.Module]] = {
-    "float32": lambda module: module,
+    "float32": pack,
     "int8": quantize,
 }
 

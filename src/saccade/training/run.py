@@ -1,6 +1,7 @@
 """A run is a folder: config, weights, tokenizers, metrics, a model card; nothing is pickled."""
 
 import json
+import math
 import os
 import platform
 import shutil
@@ -192,7 +193,11 @@ class Run:
 
 def evaluation_json(evaluation: Evaluation, *, examples: bool) -> dict[str, Any]:
     metrics = {
-        metric.name: {"value": metric.value, "signature": metric.signature, "better": metric.better}
+        metric.name: {
+            "value": metric.value if math.isfinite(metric.value) else None,  # JSON has no infinity
+            "signature": metric.signature,
+            "better": metric.better,
+        }
         for metric in evaluation.metrics
     }
     values: dict[str, Any] = {"metrics": metrics, **evaluation.counts}
@@ -241,9 +246,19 @@ def load_module(run: Run, settings: Settings, task: Task) -> nn.Module:
         raise InputError(
             f"{run.path} holds no model yet: continue it with `saccade train ... --resume`"
         )
+    if getattr(settings.model_class, "counts", False):  # its tables are as large as the data
+        return _load_tables(run, build_module(settings, task))
     shapes = named_weights(build_module(settings, task, meta=True))
     tensors = load_tensors(run.weights, shapes)
     module = build_module(settings, task)
     for name, tensor in named_weights(module).items():
         tensor.copy_(tensors[name])
+    return module.eval()
+
+
+def _load_tables(run: Run, module: nn.Module) -> nn.Module:
+    try:
+        module.load_state_dict(load_tensors(run.weights))
+    except RuntimeError as error:
+        raise InputError(f"{run.weights}: does not fit this model: {error}") from None
     return module.eval()

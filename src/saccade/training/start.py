@@ -15,12 +15,19 @@ from saccade.config import merge, unbuild
 from saccade.errors import InputError
 from saccade.training import checkpoint
 from saccade.training.checkpoint import load_tensors
+from saccade.training.counting import assemble_counting, counts
 from saccade.training.crew import assemble, refuse_batch_statistics
 from saccade.training.loop import Command, Weights, call
 from saccade.training.machine import cores, device_of, processes_that_pay
 from saccade.training.optim import MOMENTS
 from saccade.training.run import Run, build_module, environment, named_weights
-from saccade.training.settings import DEFAULT_MINUTES, MAY_CHANGE, Settings, resolve
+from saccade.training.settings import (
+    DEFAULT_MINUTES,
+    MAY_CHANGE,
+    Settings,
+    TrainConfig,
+    resolve,
+)
 from saccade.training.team import Team, gather_team
 from saccade.training.trainer import Events, Trainer
 
@@ -74,7 +81,12 @@ def train_run(
 
     try:
         with run.locked():
-            crew = assemble(run, settings, task, team, events.warn)
+            counting = counts(settings.model_class)
+            crew = (
+                assemble_counting(run, settings, task, events.warn)
+                if counting
+                else assemble(run, settings, task, team, events.warn)
+            )
             trainer = Trainer(crew, events, started_at)
             _take_up(trainer, start, events)
             crew.team.exchange([trainer.standing.step + 1, trainer.standing.refused])
@@ -144,8 +156,18 @@ def _refuse_contradictions(settings: Settings) -> None:
         raise InputError("train.threads is of one process: set train.processes=1 to use several")
 
 
+def _one_update(train: TrainConfig) -> TrainConfig:
+    """What a model that counts needs: to read all texts once, in this process."""
+    return dataclasses.replace(
+        train, steps=1, minutes=None, patience=None, ema=None, average=1, accumulate=1,
+        processes=1, threads=train.threads or cores(), eval_every=None, save_every=None,
+    )  # fmt: skip
+
+
 def _decided(settings: Settings) -> Settings:
     """Fill in what depends on the machine, so that the run can say it and a resume keeps it."""
+    if counts(settings.model_class):
+        return dataclasses.replace(settings, train=_one_update(settings.train))
     _refuse_contradictions(settings)
     train = settings.train
     if train.steps is None and train.minutes is None and train.patience is None:

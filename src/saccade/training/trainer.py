@@ -343,15 +343,15 @@ class Trainer:
     # --- the end ---
 
     def _finish(self) -> None:
-        standing = self.standing
+        standing, last = self.standing, None
         if self.crew.dev is not None and standing.evaluated_step != standing.step:
-            self._evaluate()
+            last = self._evaluate()
         if self.config.average > 1:
             self.save()
         if self.config.average > 1 and standing.averaged:
             self._average()
         elif standing.best is None:
-            self._write_model(self._chosen(), None)
+            self._write_model(self._chosen(), last)  # what it scored was no number
         self.crew.run.write_text("README.md", model_card(self))
         standing.finished = True
         self.save()  # last: a run that says it is finished lacks nothing

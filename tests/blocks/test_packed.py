@@ -1,0 +1,39 @@
+import torch
+from torch import nn
+
+from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
+from saccade.blocks.packed import PackedOutput, pack
+
+
+def model() -> nn.Module:
+    torch.manual_seed(1)
+    whole = nn.Module()
+    whole.embedding = TokenEmbedding(37, 16)
+    whole.output = TiedOutput(whole.embedding)
+    whole.inner = nn.Sequential(nn.Linear(16, 16), TiedOutput(whole.embedding))
+    return whole
+
+
+def test_packed_is_the_same_map() -> None:
+    twin, packed = model(), pack(model())
+    assert isinstance(packed.output, PackedOutput)
+    assert isinstance(packed.inner[1], PackedOutput)
+    for shape in ((1, 16), (64, 16), (3, 5, 16), (0, 16)):
+        x = torch.randn(*shape)
+        for mode in (torch.no_grad(), torch.inference_mode()):
+            with mode:
+                torch.testing.assert_close(packed.output(x), twin.output(x))
+
+
+def test_gradients_still_flow() -> None:
+    packed = pack(model())
+    packed.output(torch.randn(2, 16)).sum().backward()
+    assert packed.embedding.weight.grad is not None
+
+
+def test_what_cannot_be_packed_stays() -> None:
+    assert isinstance(pack(model().double()).output, TiedOutput)
+
+
+def test_weights_are_saved_as_before() -> None:
+    assert pack(model()).state_dict().keys() == model().state_dict().keys()
