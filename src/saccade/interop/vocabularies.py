@@ -1,7 +1,6 @@
 """Their tokenizer files and our Tokenizer: the same ids for the same text, both ways."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -52,7 +51,9 @@ def read_tokenizer(folder: Path, vocab_size: int, warn: Warn) -> TheirTokenizer:
             f"called {_unused(len(known))} and so on"
         )
         tokenizer = Tokenizer.parse(_filled(tokenizer, vocab_size), path)
-    return TheirTokenizer(tokenizer, _begins(tokenizer, told, warn))
+    # A tokenizer.json says itself what it adds; the older files leave it to the config.
+    begins = _begins(tokenizer, warn) if path.is_file() else bool(told.get("add_bos_token"))
+    return TheirTokenizer(tokenizer, begins)
 
 
 def _old_files(folder: Path) -> dict[str, Any]:
@@ -94,7 +95,7 @@ def _filled(tokenizer: Tokenizer, vocab_size: int) -> dict[str, Any]:
     return content
 
 
-def _begins(tokenizer: Tokenizer, told: Mapping[str, Any], warn: Warn) -> bool:
+def _begins(tokenizer: Tokenizer, warn: Warn) -> bool:
     """Whether their tokenizer puts the begin before a text."""
     with guarded("encode"):
         bare = tokenizer.inner.encode("a", add_special_tokens=False).ids
@@ -102,7 +103,7 @@ def _begins(tokenizer: Tokenizer, told: Mapping[str, Any], warn: Warn) -> bool:
     begins = dressed == [tokenizer.bos, *bare]
     if not begins and dressed != bare:
         warn("the tokenizer puts special tokens around a text, which saccade leaves out")
-    return bool(told.get("add_bos_token", begins))
+    return begins
 
 
 def tokenizer_files(tokenizer: Tokenizer, context: int | None, *, begins: bool) -> dict[str, Any]:
