@@ -22,6 +22,21 @@ class Key:
     default: Any  # what they mean when it is absent
     names: Mapping[str, str] | None = None  # their values to ours, where these are names
 
+    def read(self, value: Any, where: str) -> Any:
+        """Our value for theirs; absent (None) where that is their default."""
+        if value is None and self.default is None:
+            return None
+        if self.names is None:
+            kinds = (int, float) if isinstance(self.default, float) else (int,)
+            if not isinstance(value, kinds) or isinstance(value, bool):
+                wanted = "a number" if float in kinds else "an integer"
+                raise InputError(f"{where}: {self.theirs} is {value!r}; expected {wanted}")
+            return value
+        if not isinstance(value, str) or value not in self.names:
+            hint = nearest(str(value), self.names)
+            raise InputError(f"{where}: {self.theirs} is {value!r}, not known here; {hint}")
+        return self.names[value]
+
 
 @dataclass(frozen=True, slots=True)
 class Weight:
@@ -68,12 +83,7 @@ class Architecture:
                 raise InputError(f"{where}: {key} is {config[key]!r}; saccade has only {value!r}")
         found = dict(self.ours_only)
         for key in self.keys:
-            value = config.get(key.theirs, key.default)
-            if key.names is not None:
-                if not isinstance(value, str) or value not in key.names:
-                    hint = nearest(str(value), key.names)
-                    raise InputError(f"{where}: {key.theirs} is {value!r}, not known here; {hint}")
-                value = key.names[value]
+            value = key.read(config.get(key.theirs, key.default), where)
             if value is not None:
                 found[key.ours] = value
         return found
