@@ -306,8 +306,10 @@ class RecurrentAttention(Observed):
         if self.watcher is not None:
             self.watcher(weights.unsqueeze(1))
         if self.probe is not None:
-            parts = (weights, query, keys, values, scores, focus.mask, contexts)
-            self.probe(Inside(*(None if x is None else x.unsqueeze(1) for x in parts)))
+            mask = None if focus.mask is None else focus.mask.unsqueeze(1)
+            query, keys, values, scores = (x.unsqueeze(1) for x in (query, keys, values, scores))
+            parts = (query, keys, values, scores, mask, contexts.unsqueeze(1))
+            self.probe(Inside(weights.unsqueeze(1), *parts))
         return self.kept(contexts.unsqueeze(1)).squeeze(1), choice
 
 
