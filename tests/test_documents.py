@@ -7,7 +7,7 @@ import stat
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
 
@@ -29,11 +29,18 @@ SETUP_FILES = [PROJECT / name for name in ("Makefile", "constraints.txt", "pypro
 SHORTER = {r"--minutes [\d.]+": "--steps 2", r"\bminutes=[\d.]+": "steps=2"}
 SECONDS = 300
 PRINTED = {  # by each example, among other things
+    "chat.py": ["you: Who am I?", "bot:"],
+    "dna.py": ["chain of order 1", "bits per base", "after CAGGT:"],
+    "folk_tunes.py": ["X:1"],
+    "summaries.py": ["meant:", "summary:"],
     "attention_by_hand.py": ["112.0 96.0", "14.0 12.0", "0.88 0.12", "0.88 0.48 1.88"],
     "from_markov_to_attention.py": ["sum              4       5", "values     please 1"],
     "own_score.py": ["mean of 4 heads"],
     "train_a_translator.py": ["score", "attention.svg"],
 }
+
+
+NEEDS = {"dna.py": "dna/splice.train.tsv.gz", "folk_tunes.py": "nottingham_abc/train.abc.gz"}
 
 
 def name_of(path: Path) -> str:
@@ -113,7 +120,11 @@ def test_console_blocks_run(source: str, reader: dict[str, str], tmp_path: Path)
 
 @pytest.mark.serial
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_examples_run(path: Path, reader: dict[str, str], tmp_path: Path) -> None:
+def test_examples_run(
+    path: Path, reader: dict[str, str], tmp_path: Path, data_file: Callable[[str], Path]
+) -> None:
+    if path.name in NEEDS:
+        data_file(NEEDS[path.name])
     printed = run([sys.executable, str(path)], reader, tmp_path)
     for numbers in PRINTED[path.name]:
         assert numbers in printed
@@ -133,9 +144,23 @@ def test_experiments_are_configs_that_say_how_to_run_them(path: Path) -> None:
     from saccade.training.settings import resolve
 
     text = path.read_text("utf-8")
-    assert resolve(tomllib.loads(text)).train.minutes
+    train = resolve(tomllib.loads(text)).train
+    assert train.minutes or train.steps
     assert f"saccade train --config {name_of(path)} " in text
     assert "saccade eval runs/" in text
+
+
+@pytest.mark.serial
+def test_the_arc_from_chains_to_networks_prints_a_table_and_goes_on(
+    reader: dict[str, str], tmp_path: Path, data_file: Callable[[str], Path]
+) -> None:
+    data_file("tinyshakespeare/train.txt.gz")
+    script = PROJECT / "experiments" / "arc-shakespeare" / "run.py"
+    command = [sys.executable, str(script), "--only", "Markov 1", "GPT"]
+    header, chain, gpt = run(command, reader, tmp_path).splitlines()
+    assert header.split() == ["bits/char", "parameters", "seconds"]
+    assert float(chain.split()[2]) < float(gpt.split()[1])  # after two updates
+    assert run(command, reader, tmp_path).splitlines()[1:] == [chain, gpt]  # nothing done twice
 
 
 @pytest.mark.serial

@@ -257,6 +257,22 @@ def test_what_was_said_is_said_less(model: Model) -> None:
     assert all(score <= 0 for score in penalised.token_scores)
 
 
+def test_attention_says_what_each_token_looked_at(model: Model, ending: Model) -> None:
+    for which, prompt in ((model, "abc"), (ending, "ab"), (ending, "")):
+        (plain,) = which.predict([prompt], GREEDY)
+        (found,) = which.predict([prompt], GREEDY, attention=True)
+        assert found.ids == plain.ids
+        assert found.attention is not None
+        assert found.attention.target == found.tokens
+        read = len(found.source_tokens) + len(found.ids)
+        for weights in found.attention.weights.values():
+            assert weights.shape == (2, len(found.tokens), read)
+            torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
+            first = len(found.source_tokens)
+            assert (weights[:, 0, first:] == 0).all()  # the first new token saw the prompt alone
+    assert model("abc", DecodeOptions(beam=1, length=40)).attention is None
+
+
 def test_prefixes_begin_the_continuation(model: Model) -> None:
     found = model.predict(["a", "b"], GREEDY, prefixes=["ca", ""])
     assert found[0].text.startswith("ca")

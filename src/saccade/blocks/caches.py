@@ -54,6 +54,14 @@ class KeyValueCache:
         _, rows, _, length, _ = keys.shape
         return cls(keys, values, torch.full((rows,), length, device=keys.device), None)
 
+    @classmethod
+    def empty(
+        cls, layers: int, rows: int, heads: int, like: Float[Tensor, "V D"]
+    ) -> "KeyValueCache":
+        """Rows that have read nothing, for a model as wide as its embedding."""
+        nothing = like.new_empty(layers, rows, heads, 0, like.shape[1] // heads)
+        return cls.of(nothing, nothing)
+
     @property
     def length(self) -> int:
         """How many tokens the oldest row has read."""

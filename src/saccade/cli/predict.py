@@ -94,7 +94,8 @@ def predict(
     r"""Predict with a run: exactly one line of output for each line of input, in order.
 
     A newline inside a prediction appears as \n (--json and --stream keep it). An empty line gives
-    an empty line. A text that is too long is cut, and named on standard error.
+    an empty line; for a language model it is the begin of a text. A text that is too long is cut,
+    and named on standard error. Translations are searched for, what follows a prompt is drawn.
 
     Parameters
     ----------
@@ -113,6 +114,8 @@ def predict(
                 out.write(piece)
                 out.flush()
         return
+    if places.alignments is not None and not getattr(model.module, "alignment_layers", ()):
+        raise InputError("--alignments: this model looks at no source to align words with")
     work = Work(options, alignment=places.alignments is not None)
     links = nullcontext() if places.alignments is None else _written(places.alignments)
     with _written(places.output) as out, links as aligned:
@@ -166,7 +169,7 @@ def _blocks(places: Places) -> Iterator[tuple[int, list[str]]]:
 
 
 def _warn_cut(places: Places, number: int) -> None:
-    warn(f"{_named(places.input)}, line {number + 1}: too long, its end was cut off")
+    warn(f"{_named(places.input)}, line {number + 1}: too long, only a part of it was read")
 
 
 def _named(path: str) -> str:

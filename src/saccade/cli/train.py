@@ -27,7 +27,7 @@ class TrainFlags:
     out: Path
     """Folder of the run: config, weights, tokenizers, scores, checkpoints."""
     train: Files = None
-    """Training data: two files of lines, or one .tsv, .jsonl or .parquet file; .gz too."""
+    """Two files of lines, one .tsv, .jsonl or .parquet file, for generate plain text; .gz too."""
     dev: Files = None
     """Data to choose the best weights by."""
     model: str | None = None

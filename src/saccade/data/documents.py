@@ -49,7 +49,7 @@ class Documents:
         if builtin := [file for file in files if file.startswith("builtin:")]:
             raise InputError(f"{builtin[0]}: built-in corpora are pairs of texts, for translate")
         if columns is not None and len(columns) != 1:
-            raise InputError(f"columns {','.join(columns)}: one name, such as text")
+            raise InputError(f"--columns {','.join(columns)!r}: one name, such as text")
         self.ends = all(tables)  # whether the end of a text is its end
         self.counts: Counter[str] = Counter()
 
@@ -90,7 +90,8 @@ class Documents:
 
 def passages(lines: Iterable[str]) -> Iterator[str]:
     """Lines put together up to some size, cut before a line or a word, never inside a blank."""
-    held, size = [], 0
+    held: list[str] = []
+    size = 0
     for line in _broken(lines):
         cuttable = not line[:1].isspace() or (line[0] == " " and not line[1:2].isspace())
         if (size >= PASSAGE and cuttable) or size >= 2 * LONGEST:

@@ -1,6 +1,6 @@
 """How to decode: the one list of settings that the command line, Python and the server share."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -20,7 +20,7 @@ class DecodeOptions(SearchOptions):
     top_p: float | None = None  # draw from the most probable that together have p
     seed: int = 1  # of the draws
     repetition_penalty: float = 1.0  # above 1, what was said or prompted is chosen less
-    stop: tuple[str, ...] = ()  # the output ends before any of these
+    stop: Sequence[str] = ()  # the output ends before any of these
 
     def __post_init__(self) -> None:
         SearchOptions.__post_init__(self)

@@ -83,7 +83,7 @@ def walk(
             forbid = Forbid(hard, history, sentence) if hard else None
             blocks = log_prob_blocks(logits, position, forbid)
             weigh = Forbid(soft, history, sentence) if soft else None
-            token, log_prob = _pick(blocks, sentences, partial(choose, position=position), weigh)
+            token, log_prob = _pick(blocks, sentences, partial(_at, choose, position), weigh)
         ended = yield Step(sentences, token.tolist(), log_prob.tolist())
 
         live = (token.numpy() != eos) & (log_prob.numpy() > NEVER) & (limits > position + 1)
@@ -97,6 +97,10 @@ def walk(
             token, history = token[rows], history[rows]
             if len(sentence):
                 state = state.select(rows)
+
+
+def _at(choose: Choose, position: int, log_probs: Tensor, sentences: Sequence[int]) -> Tensor:
+    return choose(log_probs, sentences, position)
 
 
 def _pick(

@@ -113,10 +113,8 @@ class GPT(nn.Module):
     def start(self, inputs: int, prefix: Sequence[Sequence[int]] | None = None) -> "GPTState":
         """So many rows; of a prefix, they read what the context has room for before a step."""
         weight = self.embedding.weight
-        heads = self.config.heads
-        nothing = weight.new_empty(len(self.layers), inputs, heads, 0, self.config.dim // heads)
-        tokens = torch.empty(inputs, 0, dtype=torch.long, device=weight.device)
-        state = GPTState(KeyValueCache.of(nothing, nothing), tokens)
+        past = KeyValueCache.empty(len(self.layers), inputs, self.config.heads, weight)
+        state = GPTState(past, torch.empty(inputs, 0, dtype=torch.long, device=weight.device))
         if prefix is None:
             return state
         room = self.config.context - 1

@@ -100,9 +100,10 @@ class TransformerXL(nn.Module):
     def start(
         self, inputs: int, prefix: Sequence[Sequence[int]] | None = None
     ) -> "TransformerXLState":
-        weight, heads = self.embedding.weight, self.config.heads
-        nothing = weight.new_empty(len(self.layers), inputs, heads, 0, self.config.dim // heads)
-        state = TransformerXLState(KeyValueCache.of(nothing, nothing))
+        weight = self.embedding.weight
+        state = TransformerXLState(
+            KeyValueCache.empty(len(self.layers), inputs, self.config.heads, weight)
+        )
         if prefix is None:
             return state
         tokens, left = padded_in_front(prefix, weight.device)

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from saccade.blocks.recording import record_attention
 from saccade.data.batches import plan_eval
 from saccade.data.contexts import Lanes, Rows, Shuffled, TokenBatch, collate_contexts
 from saccade.data.documents import Documents, Passage
@@ -22,6 +23,7 @@ from saccade.decoding.sampling import Draw
 from saccade.decoding.search import Hypothesis, beam_search
 from saccade.decoding.texts import spoken, stopping
 from saccade.errors import InputError
+from saccade.inspection.alignment import AttentionMap
 from saccade.tasks import perplexity
 from saccade.tasks.next_token import NextToken
 from saccade.tasks.perplexity import Reading
@@ -66,6 +68,7 @@ class Generate:
 
     Config = GenerateConfig
     model_field_names = ("vocab_size",)
+    usual_model = "gpt"
     defaults: ClassVar[dict[str, dict[str, Any]]] = {
         "train": {"smoothing": 0.0, "peak_rate": 2e-3, "warmup": 100, "batch_tokens": 2048},
     }
@@ -210,7 +213,7 @@ class Generate:
         options: DecodeOptions,
         *,
         prefixes: Sequence[str] | None = None,
-        attention: bool = False,  # noqa: ARG002
+        attention: bool = False,
         numbers: Sequence[int] | None = None,
     ) -> list[Prediction]:
         """What follows each prompt; an empty prompt is the begin of a text.
@@ -232,7 +235,9 @@ class Generate:
                 model, ids, options, constraints, [numbers[row] for row in rows]
             )
             for row, nbest in zip(rows, hypotheses, strict=True):
-                found[row] = self._prediction(*prompts[row], nbest, options)
+                prompt, cut = prompts[row]
+                made = self._prediction(prompt, cut, nbest, options)
+                found[row] = self._watched(model, prompt, made) if attention else made
         return [each for each in found if each is not None]
 
     def stream(
@@ -333,6 +338,25 @@ class Generate:
             for each in hypotheses
         ]
         return dataclasses.replace(nbest[0], alternatives=nbest[1:])
+
+    @torch.inference_mode()
+    def _watched(self, model: Any, prompt: list[int], made: Prediction) -> Prediction:
+        """With what each token looked at: the text is read once more, as it was written.
+
+        Nothing for a text longer than the model can look at, which no longer saw its beginning.
+        """
+        read = [*prompt, *made.ids]
+        if not made.tokens or (model.limit is not None and len(read) > model.limit):
+            return made
+        device = next(model.parameters(), torch.empty(0)).device
+        with record_attention(model) as seen:
+            model(torch.tensor([read], device=device))
+        rows = slice(len(prompt) - 1, len(prompt) - 1 + len(made.tokens))
+        weights = {name: calls[0][0][:, rows] for name, calls in seen.items()}  # (H, T, S)
+        if not weights:
+            return made
+        looked = AttentionMap(weights, self.tokenizer.tokens(read), made.tokens)
+        return dataclasses.replace(made, attention=looked)
 
 
 def _passages(examples: Plain) -> list[Passage]:

@@ -101,6 +101,7 @@ class Task(Protocol):
 
     Config: ClassVar[type]  # a dataclass: the table [task]; has at least `train` and `dev`
     model_field_names: ClassVar[tuple[str, ...]]  # of a model's Config: they come from the data
+    usual_model: ClassVar[str]  # in MODELS, when nobody names one
     defaults: ClassVar[Mapping[str, Mapping[str, Any]]]  # tables below presets, such as [train]
     options: ClassVar[DecodeOptions]  # how it predicts when nobody says otherwise
     decodes: ClassVar[bool]  # whether scoring depends on how it predicts

@@ -50,7 +50,8 @@ class TranslateConfig:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}, it must be at least 1")
         if self.columns is not None and len(self.columns) != 2:
-            raise InputError(f"columns {','.join(self.columns)}: two names, such as source,target")
+            named = ",".join(self.columns)
+            raise InputError(f"--columns {named!r}: two names, such as source,target")
 
 
 class Translate:
@@ -58,6 +59,7 @@ class Translate:
 
     Config = TranslateConfig
     model_field_names = ("source_vocab_size", "target_vocab_size")
+    usual_model = "transformer"
     defaults: ClassVar[dict[str, dict[str, Any]]] = {}
     options = DecodeOptions()
     decodes = True

@@ -104,10 +104,11 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
         if not isinstance(config.get(section, {}), Mapping):
             raise InputError(f"{section} = {config[section]!r}; expected a table [{section}]")
     task_name, task_values = part(config.get("task", {}), "[task]")
-    model_name, model_values = part({"name": "transformer", **config.get("model", {})}, "[model]")
+    task_class: Any = find(TASKS, task_name, what="task", allow_code=allow_code)
+    usual = {"name": task_class.usual_model}
+    model_name, model_values = part({**usual, **config.get("model", {})}, "[model]")
     if allow_code:
         _load_parts(config.get("model", {}))
-    task_class = find(TASKS, task_name, what="task", allow_code=allow_code)
     model_class: Any = find(MODELS, model_name, what="model", allow_code=allow_code)
     if task_name not in model_class.tasks:
         fitting = [name for name, model in MODELS.items() if task_name in model.tasks]

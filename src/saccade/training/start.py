@@ -31,6 +31,7 @@ from saccade.training.settings import (
 from saccade.training.team import Team, gather_team
 from saccade.training.trainer import Events, Trainer
 
+FEW = 10  # steps, in which no second process would be started before they are over
 DROPOUTS = ("dropout", "attention_dropout", "ffn_dropout")  # of a model: not of its shape
 
 
@@ -173,7 +174,8 @@ def _decided(settings: Settings) -> Settings:
     if train.steps is None and train.minutes is None and train.patience is None:
         train = dataclasses.replace(train, minutes=DEFAULT_MINUTES)
     if train.processes is None:
-        paying = processes_that_pay(train.device, train.batch_tokens, train.compile)
+        few = train.steps is not None and train.steps < FEW
+        paying = 1 if few else processes_that_pay(train.device, train.batch_tokens, train.compile)
         train = dataclasses.replace(train, processes=paying)
     if train.threads is None:
         train = dataclasses.replace(train, threads=cores() if train.processes == 1 else 1)
