@@ -78,9 +78,9 @@ class Architecture:
     def settings(self, config: Mapping[str, Any], where: str) -> dict[str, Any]:
         """Our model's settings; what we do not have is refused."""
         config = {self.aliases.get(key, key): value for key, value in config.items()}
-        for key, value in self.only.items():
-            if config.get(key, value) != value:
-                raise InputError(f"{where}: {key} is {config[key]!r}; saccade has only {value!r}")
+        for name, value in self.only.items():
+            if config.get(name, value) != value:
+                raise InputError(f"{where}: {name} is {config[name]!r}; saccade has only {value!r}")
         found = dict(self.ours_only)
         for key in self.keys:
             value = key.read(config.get(key.theirs, key.default), where)

@@ -182,10 +182,11 @@ def write_folder(run: Run, out: Path, warn: Warn) -> None:
     if lacking:
         warn(f"{len(lacking)} biases that the model does not have are written as zeros")
     out = out.absolute()
+    limit: Any = model.module.limit
     fresh = out.with_name(f".tmp-{os.getpid()}-{out.name}")
     fresh.mkdir(parents=True)
     try:
-        for file, content in _files(config, kinds[name], model.task, model.module.limit).items():
+        for file, content in _files(config, kinds[name], model.task, limit).items():
             text = json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)
             write_file(fresh / file, (text + "\n").encode())
         save_tensors(fresh / "model.safetensors", their_weights(ours, layout), {"format": "pt"})
