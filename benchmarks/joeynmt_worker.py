@@ -23,7 +23,8 @@ from joeynmt.model import build_model
 from joeynmt.training import TrainManager
 from joeynmt.vocabulary import Vocabulary
 
-NEVER = 1_000_000_000
+# That it insists on; a schedule of epochs does nothing within the one that is trained.
+UNUSED = {"validation_freq": 1_000_000_000, "batch_size": 1, "scheduling": "exponential"}
 SPECIALS = {"unk": "<unk>", "pad": "<pad>", "bos": "<s>", "eos": "</s>"}  # its order is its numbers
 
 
@@ -39,7 +40,7 @@ def main(model: str, batches: str, threads: str) -> None:
             model_dir=Path(scratch),
             device=torch.device("cpu"),
             autocast={"device_type": "cpu", "enabled": False},
-            train_args=parse_train_args(wanted["training"] | {"validation_freq": NEVER}),
+            train_args=parse_train_args(wanted["training"] | UNUSED),
         )
         data = Data(Path(batches), trainer)
         answers = sys.stdout
