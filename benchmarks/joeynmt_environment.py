@@ -12,7 +12,7 @@ from pathlib import Path
 from competitors import HERE, say
 
 FOLDER = HERE / ".peers" / "joeynmt"
-PEER = "joeynmt==2.3.0"
+REQUIREMENT = "joeynmt==2.3.0"
 OURS = ("torch", "numpy", "sacrebleu", "matplotlib")  # in the versions that saccade runs with
 OTHERS = (
     "importlib_metadata", "packaging", "pyyaml", "sentencepiece", "setuptools", "subword-nmt",
@@ -24,11 +24,11 @@ def joeynmt_python() -> str:
     """Its interpreter; the first call makes the environment, which takes a few minutes."""
     made, python = FOLDER / ".made", FOLDER / "bin" / "python"
     if not made.exists():
-        say(f"installing {PEER} into {FOLDER}, once")
+        say(f"installing {REQUIREMENT} into {FOLDER}, once")
         _run(sys.executable, "-m", "venv", "--clear", str(FOLDER))
         pip = (str(python), "-m", "pip", "--disable-pip-version-check", "install", "--quiet")
         _run(*pip, *(f"{name}=={_version(name)}" for name in OURS), *OTHERS)
-        _run(*pip, "--no-deps", PEER)
+        _run(*pip, "--no-deps", REQUIREMENT)
         _run(str(python), "-c", "import joeynmt.training")
         made.touch()
     return str(python)

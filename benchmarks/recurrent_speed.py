@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 from competitors import WAITS, Spec, competing
-from joeynmt_environment import joeynmt_python
+from joeynmt_environment import REQUIREMENT, joeynmt_python
 from report import Report, Target, ratios
 from training_speed import data
 from training_worker import saccade_batches
@@ -174,4 +174,4 @@ def _fill(report: Report, setup: RecurrentSetup, turns: Turns) -> None:
             Target(f"{name} to {PEER}", setup.wanted, ratios(wall[name], wall[base]).median)
             for name in setup.wanted_of
         ]
-    report.notes.append(f"ratios are to {base}, its fastest thread setting")
+    report.notes.append(f"ratios are to {base}, its fastest thread setting ({REQUIREMENT})")
