@@ -27,7 +27,7 @@ help:
 	@echo "make bench     measure saccade and its peers"
 	@echo "make picture   draw docs/attention.svg again, from the demo's run"
 	@echo "make pictures  that, and the screenshots of the explorer"
-	@echo "make clean     remove .venv and what builds and tests left"
+	@echo "make clean     remove .venv and what builds, tests and benchmarks left"
 
 setup: .venv/.setup
 test-env: .venv/.test browser
@@ -70,7 +70,7 @@ browser:
 	fi
 
 clean:
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv benchmarks/.peers build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find src tests examples docs -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/.made:

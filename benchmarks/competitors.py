@@ -5,6 +5,7 @@ says and answers with a line of JSON. Between its turns the whole group is stopp
 that a thread that spins while it waits takes nothing from the others.
 """
 
+import ctypes
 import json
 import os
 import signal
@@ -37,6 +38,7 @@ class Spec:
     script: str
     arguments: Sequence[Sequence[str]]
     environment: Mapping[str, str] = field(default_factory=dict)
+    python: str = sys.executable  # a peer may need an environment of its own
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,7 @@ class Competitor:
         self.name = spec.name
         self.processes = [
             subprocess.Popen(
-                [sys.executable, str(HERE / spec.script), *arguments],
+                [spec.python, str(HERE / spec.script), *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
@@ -128,6 +130,11 @@ def answer(work: Callable[[Answer], Answer], ready: Answer) -> None:
     reply(ready)
     for line in sys.stdin:
         reply(work(json.loads(line)))
+
+
+def die_with_parent() -> None:
+    """For a competitor without saccade: a stopped one would outlive a killed benchmark."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def reply(values: Answer) -> None:

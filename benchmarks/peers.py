@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from saccade.blocks.masks import causal_mask
 from saccade.blocks.positions import Sinusoidal
+from saccade.models.gpt import GPTConfig
 from saccade.models.transformer import TransformerConfig
 
 POSITIONS = 1024  # that a peer's table holds
@@ -162,6 +163,54 @@ class TorchTransformer(nn.Module):
         x = self.embedding(tokens) * self.scale + self.positions.first(tokens.shape[1])
         dropped: Tensor = self.dropout(x)
         return dropped
+
+
+def gpt2(config: GPTConfig) -> nn.Module:
+    """Hugging Face's GPT-2 of this size, weights random."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    expected = {"placement": "pre", "activation": "gelu-tanh", "bias": True}
+    for name, value in expected.items():
+        assert getattr(config, name) == value, f"GPT-2 has {name} = {value}"
+    sizes = GPT2Config(
+        vocab_size=config.vocab_size,
+        n_positions=config.context,
+        n_embd=config.dim,
+        n_layer=config.layers,
+        n_head=config.heads,
+        n_inner=config.ffn_dim,
+        resid_pdrop=config.dropout,
+        embd_pdrop=config.dropout,
+        attn_pdrop=config.attention_dropout,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    sizes._attn_implementation = "sdpa"
+    twin: nn.Module = GPT2LMHeadModel(sizes)
+    return twin
+
+
+@torch.no_grad()
+def gpt2_twin(model: Any) -> nn.Module:
+    """The same with the weights of `model`, so that both say the same."""
+    twin = gpt2(model.config).eval()
+    inner: Any = twin.transformer
+    inner.wte.weight.copy_(model.embedding.weight)  # the output's, too
+    inner.wpe.weight.copy_(model.positions.first(model.config.context))
+    parts = [(inner.ln_f, model.norm)]
+    for theirs, ours in zip(inner.h, model.layers, strict=True):
+        parts += [
+            (theirs.ln_1, ours.around_attention.norm),
+            (theirs.attn.c_attn, ours.attention.query_key_value),
+            (theirs.attn.c_proj, ours.attention.output),
+            (theirs.ln_2, ours.around_ffn.norm),
+            (theirs.mlp.c_fc, ours.ffn.expand),
+            (theirs.mlp.c_proj, ours.ffn.contract),
+        ]
+    for theirs, ours in parts:  # its matrices stand the other way round
+        theirs.weight.copy_(ours.weight.mT if ours.weight.ndim == 2 else ours.weight)
+        theirs.bias.copy_(ours.bias)
+    return twin
 
 
 def ctranslate2_model(

@@ -9,12 +9,17 @@ from typing import Any
 from competitors import say
 from decoding_speed import DecodingOptions, decoding_speed
 from explorer import ExplorerOptions, explorer
+from generation_speed import GenerationOptions, generation_speed
+from language_speed import LANGUAGE, language_speed
 from memory import MemoryOptions, memory
+from recurrent_speed import RECURRENT, recurrent_speed
 from report import HERE, Report
-from training_speed import SETUPS, TrainingOptions, training_speed
+from training_speed import SETUPS, training_speed
+from turns import TrainingOptions
 
 QUICK_TRAINING = TrainingOptions(rounds=2, steps=2, warmup=1)
 QUICK_DECODING = DecodingOptions(rounds=1, sentences=130, single=5, random=True)
+QUICK_GENERATION = GenerationOptions(rounds=1, length=256, span=32)
 QUICK_MEMORY = MemoryOptions(epochs=3, epoch_steps=4, steps=4, repeats=(1, 2))
 
 
@@ -42,12 +47,30 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _updates(arguments: argparse.Namespace, usual: TrainingOptions) -> TrainingOptions:
+    options = QUICK_TRAINING if arguments.quick else usual
+    return replace(options, rounds=arguments.rounds) if arguments.rounds else options
+
+
 def _training(arguments: argparse.Namespace) -> Iterator[Report]:
-    options = QUICK_TRAINING if arguments.quick else TrainingOptions()
+    for preset in arguments.presets:
+        yield training_speed(SETUPS[preset], _updates(arguments, TrainingOptions()))
+
+
+def _recurrent(arguments: argparse.Namespace) -> Iterator[Report]:
+    for setup in RECURRENT:
+        yield recurrent_speed(setup, _updates(arguments, TrainingOptions()))
+
+
+def _language(arguments: argparse.Namespace) -> Iterator[Report]:
+    yield language_speed(_updates(arguments, LANGUAGE))
+
+
+def _generation(arguments: argparse.Namespace) -> Iterator[Report]:
+    options = QUICK_GENERATION if arguments.quick else GenerationOptions()
     if arguments.rounds:
         options = replace(options, rounds=arguments.rounds)
-    for preset in arguments.presets:
-        yield training_speed(SETUPS[preset], options)
+    yield from generation_speed(options)
 
 
 def _decoding(arguments: argparse.Namespace) -> Iterator[Report]:
@@ -72,7 +95,10 @@ def _explorer(arguments: argparse.Namespace) -> Iterator[Report]:
 
 PARTS: dict[str, Callable[[argparse.Namespace], Iterator[Report]]] = {
     "training": _training,
+    "recurrent": _recurrent,
+    "language": _language,
     "decoding": _decoding,
+    "generation": _generation,
     "memory": _memory,
     "explorer": _explorer,
 }

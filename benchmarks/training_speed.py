@@ -8,18 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from competitors import WAITS, Competitor, Spec, Turn, competing, say
-from report import Report, Spread, Target, ratios
-
-ENDLESS = 1_000_000_000
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TrainingOptions:
-    rounds: int = 7
-    steps: int = 10  # updates of a turn
-    warmup: int = 3  # updates before the first turn
-    waits: Sequence[str] = tuple(WAITS)  # settings a peer is measured at
+from competitors import WAITS, Spec, competing
+from report import Report, Target, ratios
+from turns import ENDLESS, TrainingOptions, Turns, best, fill, speeds, take_turns
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,12 +40,12 @@ SETUPS = {
 }
 
 
-def data(name: str) -> str:
-    """A file of Multi30k, in the folder that SACCADE_DATA names."""
+def data(name: str, corpus: str = "multi30k") -> str:
+    """A file of a corpus, in the folder that SACCADE_DATA names."""
     folder = os.environ.get("SACCADE_DATA")
-    if not folder or not Path(folder, "multi30k", name).is_file():
-        raise SystemExit(f"SACCADE_DATA must name the folder that holds multi30k/{name}")
-    return str(Path(folder, "multi30k", name))
+    if not folder or not Path(folder, corpus, name).is_file():
+        raise SystemExit(f"SACCADE_DATA must name the folder that holds {corpus}/{name}")
+    return str(Path(folder, corpus, name))
 
 
 def training_speed(setup: Setup, options: TrainingOptions) -> Report:
@@ -69,7 +60,7 @@ def training_speed(setup: Setup, options: TrainingOptions) -> Report:
         config = setup.config([data("train.en.gz"), data("train.de.gz")])
         Path(f"{run}.json").write_text(json.dumps(config))
         with competing(_specs(run, options.waits)) as found:
-            turns = _take_turns(found, options)
+            turns = take_turns(found, options)
     _fill(report, setup, turns)
     return report
 
@@ -89,28 +80,10 @@ def _specs(run: Path, waits: Sequence[str]) -> list[Spec]:
     return [saccade, *peers, team] if cores == "2" else [saccade, *peers]
 
 
-def _take_turns(found: Sequence[Competitor], options: TrainingOptions) -> dict[str, list[Turn]]:
-    for each in found:
-        each.turn({"steps": options.warmup})
-    turns: dict[str, list[Turn]] = {each.name: [] for each in found}
-    for number in range(options.rounds):
-        # From another end each time: what comes after a hungry neighbour is not always the same.
-        for each in found if number % 2 == 0 else found[::-1]:
-            turn = each.turn({"steps": options.steps})
-            turns[each.name].append(turn)
-            speed = turn.total("tokens") / turn.seconds
-            loss = turn.answers[0]["loss"]
-            say(f"round {number + 1}: {each.name}: {speed:,.0f} tokens/s, loss {loss:.2f}")
-    return turns
-
-
-def _fill(report: Report, setup: Setup, turns: dict[str, list[Turn]]) -> None:
-    wall = {name: [t.total("tokens") / t.seconds for t in each] for name, each in turns.items()}
-    cpu = {name: [t.total("tokens") / t.cpu_seconds for t in each] for name, each in turns.items()}
-    base = _best(wall, "Hugging Face Marian,")
-    for name in turns:
-        cells = (Spread.of(wall[name]), Spread.of(cpu[name]), ratios(wall[name], wall[base]))
-        report.rows.append([name, *map(str, cells)])
+def _fill(report: Report, setup: Setup, turns: Turns) -> None:
+    wall = speeds(turns, "tokens")
+    base = best(wall, "Hugging Face Marian,")
+    fill(report, turns, "tokens", base)
     report.targets += [
         Target(
             "saccade to Hugging Face Marian at its best", setup.wanted,
@@ -118,19 +91,7 @@ def _fill(report: Report, setup: Setup, turns: dict[str, list[Turn]]) -> None:
         ),
         Target(
             "saccade to torch.nn.Transformer at its best", 1.0,
-            ratios(wall["saccade"], wall[_best(wall, "torch.nn.Transformer")]).median,
+            ratios(wall["saccade"], wall[best(wall, "torch.nn.Transformer")]).median,
         ),
     ]  # fmt: skip
     report.notes.append(f"ratios are to {base}, the fastest thread setting of Hugging Face")
-    report.measurements = {
-        name: [
-            {"seconds": t.seconds, "cpu_seconds": t.cpu_seconds, "tokens": t.total("tokens")}
-            for t in each
-        ]
-        for name, each in turns.items()
-    }
-
-
-def _best(speeds: dict[str, list[float]], start: str) -> str:
-    names = [name for name in speeds if name.startswith(start)]
-    return max(names, key=lambda name: Spread.of(speeds[name]).median)

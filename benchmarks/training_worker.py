@@ -17,7 +17,7 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from competitors import Answer, answer, reply
-from peers import TorchTransformer, marian
+from peers import TorchTransformer, gpt2, marian
 from torch import Tensor, nn
 
 from saccade.training.run import Run
@@ -25,7 +25,14 @@ from saccade.training.start import Start, train_run
 from saccade.training.team import follow_parent
 from saccade.training.trainer import Events
 
-Logits = Callable[[nn.Module, Any], Tensor]
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """How to make a peer and what to show it: (model, batch, rows, ignored) to logits and gold."""
+
+    make: Callable[[Any, Any], nn.Module]
+    predict: Callable[[nn.Module, Any, slice, int], tuple[Tensor, Tensor]]
+    ignored: Callable[[Any], int]  # the token of a task that is never predicted
 
 
 def main(kind: str, run: str, threads: str, *place: str) -> None:
@@ -58,6 +65,7 @@ class Saccade:
 
     def update(self, _: Any, update: Any) -> None:
         self.done["tokens"] += update.count
+        self.done["steps"] += 1
         self.done["loss"] = update.losses["loss"]
         self.left -= 1
         if not self.left:
@@ -68,17 +76,17 @@ class Saccade:
         line = sys.stdin.readline()
         if not line:
             sys.exit(0)
-        self.left, self.done = json.loads(line)["steps"], {"tokens": 0}
+        self.left, self.done = json.loads(line)["steps"], {"tokens": 0, "steps": 0}
 
 
 @dataclass(slots=True)
 class Peer:
     """A peer's model in a plain training loop: smoothed cross-entropy, clipping, fused AdamW."""
 
-    task: Any
+    kind: Kind
+    ignored: int
     batches: Iterator[Any]
     model: nn.Module
-    logits: Logits
     optimizer: torch.optim.Optimizer
     smoothing: float
     clip: float
@@ -90,8 +98,8 @@ class Peer:
         settings = run.settings()
         task = settings.task_class.load(settings.task, run.path)
         torch.manual_seed(settings.train.seed)
-        make, logits = PEERS[kind]
-        model = make(settings.model_config(task.model_fields()), task).train()
+        made = PEERS[kind]
+        model = made.make(settings.model_config(task.model_fields()), task).train()
         if meeting:
             dist.init_process_group(
                 "gloo", init_method=f"file://{meeting}", rank=int(rank), world_size=int(size)
@@ -101,29 +109,27 @@ class Peer:
         optimizer = torch.optim.AdamW(
             model.parameters(), lr=1e-4, betas=(0.9, 0.98), weight_decay=0.0, fused=True
         )
-        batches = _batches(task, run, settings)
+        batches = saccade_batches(task, run, settings)
         return cls(
-            task, batches, model, logits, optimizer, train.smoothing, train.clip,
+            made, made.ignored(task), batches, model, optimizer, train.smoothing, train.clip,
             int(rank), int(size),
         )  # fmt: skip
 
     def work(self, command: Answer) -> Answer:
-        tokens, loss = 0, 0.0
-        for batch in itertools.islice(self.batches, command["steps"]):
+        tokens, steps, loss = 0, command["steps"], 0.0
+        for batch in itertools.islice(self.batches, steps):
             count, loss = self.update(batch)
             tokens += count
-        # Every process of a team sees whole batches: the first one tells.
-        return {"tokens": tokens if self.rank == 0 else 0, "loss": loss}
+        if self.rank:  # every process of a team sees whole batches: the first one tells
+            tokens = steps = 0
+        return {"tokens": tokens, "steps": steps, "loss": loss}
 
     def update(self, batch: Any) -> tuple[int, float]:
-        pad = self.task.target.pad
-        count = int((batch.target[:, 1:] != pad).sum())
+        count = batch.counts["loss"]
         mine = slice(self.rank, None, self.size)
-        source, target = batch.source[mine], batch.target[mine]
-        gold = target[:, 1:]
-        logits = self.logits(self.model, (source, target[:, :-1], pad))
+        logits, gold = self.kind.predict(self.model, batch, mine, self.ignored)
         total = F.cross_entropy(
-            logits.flatten(0, 1), gold.flatten(), ignore_index=pad, reduction="sum",
+            logits.flatten(0, 1), gold.flatten(), ignore_index=self.ignored, reduction="sum",
             label_smoothing=self.smoothing,
         )  # fmt: skip
         loss = total * (self.size / count)  # a team's gradients are averaged over its members
@@ -134,7 +140,7 @@ class Peer:
         return count, loss.item()
 
 
-def _batches(task: Any, run: Run, settings: Any) -> Iterator[Any]:
+def saccade_batches(task: Any, run: Run, settings: Any) -> Iterator[Any]:
     """The very batches that saccade trains on, in its order."""
     store = task.store(run.tokens, lambda _: None)
     order = task.order(store, settings.train.batch_tokens, settings.train.seed)
@@ -150,27 +156,42 @@ def _make_torch(config: Any, task: Any) -> nn.Module:
     return TorchTransformer(config, task.target.pad)
 
 
-def _marian_logits(model: nn.Module, batch: tuple[Tensor, Tensor, int]) -> Tensor:
-    source, target, pad = batch
+def _make_gpt2(config: Any, _: Any) -> nn.Module:
+    return gpt2(config)
+
+
+def _marian_predict(model: nn.Module, batch: Any, rows: slice, pad: int) -> tuple[Tensor, Tensor]:
+    source, target = batch.source[rows], batch.target[rows]
     found = model(
         input_ids=source,
         attention_mask=(source != pad).long(),
-        decoder_input_ids=target,
+        decoder_input_ids=target[:, :-1],
         use_cache=False,
     )
-    logits: Tensor = found.logits
-    return logits
+    return found.logits, target[:, 1:]
 
 
-def _torch_logits(model: nn.Module, batch: tuple[Tensor, Tensor, int]) -> Tensor:
-    source, target, _ = batch
-    logits: Tensor = model(source, target)
-    return logits
+def _torch_predict(model: nn.Module, batch: Any, rows: slice, _: int) -> tuple[Tensor, Tensor]:
+    target = batch.target[rows]
+    return model(batch.source[rows], target[:, :-1]), target[:, 1:]
 
 
-PEERS: dict[str, tuple[Callable[[Any, Any], nn.Module], Logits]] = {
-    "marian": (_make_marian, _marian_logits),
-    "torch": (_make_torch, _torch_logits),
+def _gpt2_predict(model: nn.Module, batch: Any, rows: slice, _: int) -> tuple[Tensor, Tensor]:
+    return model(input_ids=batch.tokens[rows], use_cache=False).logits, batch.gold[rows]
+
+
+def _padding(task: Any) -> int:
+    return int(task.target.pad)
+
+
+def _silent(task: Any) -> int:
+    return int(task.silent)
+
+
+PEERS = {
+    "marian": Kind(_make_marian, _marian_predict, _padding),
+    "torch": Kind(_make_torch, _torch_predict, _padding),
+    "gpt2": Kind(_make_gpt2, _gpt2_predict, _silent),
 }
 
 

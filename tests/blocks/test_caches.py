@@ -4,7 +4,9 @@ import pytest
 import torch
 from contracts.decoder_variants import BOS, Variant, padded, stepped
 
-from saccade.blocks.caches import KeyValueCache
+from saccade.blocks.caches import KeyValueCache, SourceMemory
+from saccade.blocks.recurrent_attention import Global, RecurrentAttention, Soft, Unchanged
+from saccade.blocks.scores import General
 
 SOURCES = [[3, 4, 5], [6, 7, 8], [9, 10, 11], [3, 3, 3], [4, 5, 6]]
 
@@ -132,3 +134,28 @@ def test_a_state_may_be_taken_out_of_inference_mode():
         states = lengthened(empty(), 6)
     assert states[6].room.keys.shape[-2] > 6  # there is room, but not for tensors of another mode
     assert contents(lengthened(states[6], 2)[-1])[0] == [1, 2, 3, 4, 5, 6, 1, 2]
+
+
+def test_a_look_at_a_source_is_the_attention_itself_and_its_gradient_no_copy_full_of_zeros():
+    attention = RecurrentAttention(
+        4, Unchanged(6, 4), score=General, window=Global(4), weighting=Soft(4)
+    )
+    memory, query = torch.randn(3, 5, 6, requires_grad=True), torch.randn(3, 1, 4)
+    mask = torch.tensor([[True] * 5, [True] * 3 + [False] * 2, [True, *[False] * 4]])[:, None]
+    steps = torch.zeros(3, 1, dtype=torch.long)
+    keys, values = attention.prepare(memory)
+    sources = SourceMemory.of(keys[None, :, None], values[None, :, None], mask[:, None])
+    seen, _ = sources.look(attention, query, steps)
+    expected, _ = attention(query, keys, values, mask, steps)
+    assert torch.equal(seen, expected)
+    mine, theirs = (
+        torch.autograd.grad(x.sum(), memory, retain_graph=True) for x in (seen, expected)
+    )
+    torch.testing.assert_close(mine, theirs)
+    waiting, met = [seen.grad_fn], set()
+    while waiting:
+        node = waiting.pop()
+        met.add(node.name())
+        waiting += [earlier for earlier, _ in node.next_functions if earlier is not None]
+    assert "BmmBackward0" in met
+    assert "SelectBackward0" not in met

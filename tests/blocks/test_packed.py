@@ -2,13 +2,13 @@ import torch
 from torch import nn
 
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
-from saccade.blocks.packed import PackedOutput, pack
+from saccade.blocks.packed import LEAST, PackedOutput, pack
 
 
-def model() -> nn.Module:
+def model(vocab_size: int = LEAST // 16) -> nn.Module:
     torch.manual_seed(1)
     whole = nn.Module()
-    whole.embedding = TokenEmbedding(37, 16)
+    whole.embedding = TokenEmbedding(vocab_size, 16)
     whole.output = TiedOutput(whole.embedding)
     whole.inner = nn.Sequential(nn.Linear(16, 16), TiedOutput(whole.embedding))
     return whole
@@ -29,6 +29,10 @@ def test_gradients_still_flow() -> None:
     packed = pack(model())
     packed.output(torch.randn(2, 16)).sum().backward()
     assert packed.embedding.weight.grad is not None
+
+
+def test_what_is_too_small_to_gain_stays() -> None:
+    assert isinstance(pack(model(vocab_size=37)).output, TiedOutput)
 
 
 def test_what_cannot_be_packed_stays() -> None:

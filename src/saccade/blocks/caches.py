@@ -209,8 +209,9 @@ class SourceMemory:
         steps: Int[Tensor, "N T"],
     ) -> tuple[Float[Tensor, "N T P"], Choice | None]:
         """A recurrent decoder's attention: one layer, one head, in a search one step at a time."""
-        keys, values = self.keys[0, :, 0], self.values[0, :, 0]  # (B, S, A)
-        mask = None if self.mask is None else self.mask[:, 0]  # (B, 1, S)
+        # Squeezed, not selected: the gradient of a selection is a copy full of zeros, each step.
+        keys, values = self.keys.squeeze((0, 2)), self.values.squeeze((0, 2))  # (B, S, A)
+        mask = None if self.mask is None else self.mask.squeeze(1)  # (B, 1, S)
         if self.places is None:
             return attention(query, keys, values, mask, steps)
         if attention.watched:
