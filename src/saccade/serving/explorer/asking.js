@@ -20,7 +20,9 @@ export function createAsking(store) {
       return;
     }
     store.set({ drafts: {}, path: null, hover: null, error: null, ...(keepPin ? {} : { pin: null }) });
-    await Promise.all([run, other].filter(Boolean).map((name) => working(() => askRun(name, control.signal))));
+    await Promise.all(
+      [run, other].filter(Boolean).map((name) => working(() => askRun(name, control.signal))),
+    );
   }
 
   async function askRun(name, signal) {
@@ -64,13 +66,24 @@ export function createAsking(store) {
   async function fetchChosen() {
     const { kind, layer, head, answers } = store.state;
     for (const [name, answer] of Object.entries(answers)) {
-      const attention = answer.now.attention.find((each) => each.kind === kind) ?? answer.now.attention[0];
+      const attention = answer.now.attention.find((each) =>
+        each.kind === kind) ?? answer.now.attention[0];
       const wanted = `${layer} ${head}`;
       if (!attention || attention.scale === 1 || (attention.wanted ?? "null null") === wanted) continue;
       const ids = answer.now.target.tokens.map((token) => token.id);
-      const choice = { kinds: [attention.kind], layer: attention.layers[layer]?.name ?? null, head: layer === null ? null : head };
+      const choice = {
+        kinds: [attention.kind],
+        layer: attention.layers[layer]?.name ?? null,
+        head: layer === null ? null : head,
+      };
       await working(async () => {
-        const body = { ...request(name, store.state.off[name] ?? {}), attention: choice, output_ids: ids, tree: false, alternatives: 0 };
+        const body = {
+          ...request(name, store.state.off[name] ?? {}),
+          attention: choice,
+          output_ids: ids,
+          tree: false,
+          alternatives: 0,
+        };
         const found = await whole(body, control.signal);
         const chosen = { ...attention, chosen: found.attention[0].chosen, wanted };
         const others = answer.now.attention.map((each) => (each === attention ? chosen : each));
