@@ -77,6 +77,8 @@ def reader(tmp_path: Path) -> Iterator[dict[str, str]]:
     for split, size in {"train": len(clauses), "dev": 4}.items():
         (tmp_path / f"{split}.en").write_text("".join(english[:size]), "utf-8")
         (tmp_path / f"{split}.fr").write_text("".join(french[:size]), "utf-8")
+    for name in ("book.txt", "book-dev.txt"):
+        (tmp_path / name).write_text("Once upon a time " + "".join(english), "utf-8")
 
     command = tmp_path / "bin" / "saccade"
     command.parent.mkdir()

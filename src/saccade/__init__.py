@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from saccade.inspection.ablation import without_heads
     from saccade.inspection.comparison import compare
     from saccade.inspection.explain import explain
+    from saccade.interop import export_run, import_run
     from saccade.training.importance import head_importance
     from saccade.training.model import Model, load
     from saccade.training.run import Run
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "DecodeOptions", "InputError", "Interrupted", "Model", "Run", "TrainingError", "__version__",
-    "compare", "explain", "head_importance", "load", "record_attention", "train", "without_heads",
+    "compare", "explain", "export_run", "head_importance", "import_run", "load",
+    "record_attention", "train", "without_heads",
 ]  # fmt: skip
 
 _HOMES = {
@@ -41,6 +43,8 @@ _HOMES = {
     "compare": "saccade.inspection.comparison",
     "explain": "saccade.inspection.explain",
     "head_importance": "saccade.training.importance",
+    "export_run": "saccade.interop",
+    "import_run": "saccade.interop",
     "load": "saccade.training.model",
     "record_attention": "saccade.blocks.recording",
     "without_heads": "saccade.inspection.ablation",

@@ -7,7 +7,7 @@ import torch
 
 from saccade.blocks.dropout import keyed_dropout
 from saccade.blocks.masks import padding_mask
-from saccade.blocks.recording import record_attention
+from saccade.blocks.recording import record_attention, record_inside
 from saccade.blocks.recurrent_attention import (
     ATTENTIONS,
     PROJECTIONS,
@@ -18,6 +18,7 @@ from saccade.blocks.recurrent_attention import (
 )
 from saccade.blocks.scores import SCORES
 from saccade.errors import InputError
+from saccade.inspection.ablation import without_heads
 
 B, T, S, D = 3, 4, 6, 5
 LENGTHS = torch.tensor([6, 3, 1])
@@ -190,3 +191,20 @@ def test_a_score_that_compares_numbers_refuses_an_unchanged_memory():
     built(memory="unchanged", score="general")
     with pytest.raises(InputError, match="queries are 5 wide and keys 7"):
         built(memory="unchanged", score="dot")
+
+
+def test_what_it_computes_can_be_probed_and_switched_off():
+    attention = built("local-predictive")
+    query, memory = torch.randn(2, 3, D).double(), torch.randn(2, 5, 7).double()
+    steps = torch.arange(3).expand(2, 3)
+    keys, values = attention.prepare(memory)
+    whole, _ = attention(query, keys, values, None, steps)
+    with record_inside(attention, "") as calls:
+        watched, _ = attention(query, keys, values, None, steps)
+    (inside,) = calls
+    torch.testing.assert_close(watched, whole)
+    torch.testing.assert_close(inside.averages[:, 0], whole)
+    torch.testing.assert_close(inside.scores[:, 0], attention.score(query, keys))
+    torch.testing.assert_close((inside.weights @ inside.values)[:, 0], whole)
+    with without_heads(attention, {"": [0]}):
+        assert (attention(query, keys, values, None, steps)[0] == 0).all()

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from saccade.blocks.attention import ScoreMaker
 from saccade.blocks.dropout import keyed_uniform
 from saccade.blocks.masks import combine, masked_softmax, near_mask
-from saccade.blocks.recording import Observed
+from saccade.blocks.recording import Inside, Observed
 from saccade.blocks.reinforce import Choice, reinforce
 from saccade.errors import InputError
 
@@ -261,6 +261,8 @@ WEIGHTINGS: dict[str, type[nn.Module]] = {"soft": Soft, "hard": Hard}
 class RecurrentAttention(Observed):
     """Bahdanau et al. 2015, eq. 5 and 6:  c_i = sum_j a_ij h_j, a_i = weighting(score(s, h_j))."""
 
+    probes = switchable = True
+
     def __init__(
         self,
         query_dim: int,
@@ -279,7 +281,7 @@ class RecurrentAttention(Observed):
     @property
     def watched(self) -> bool:
         """Whether anybody wants the weights, or what hard ones were drawn from."""
-        return self.watcher is not None or getattr(self.weighting, "watcher", None) is not None
+        return super().watched or getattr(self.weighting, "watched", False)
 
     def prepare(
         self, memory: Float[Tensor, "B S M"]
@@ -298,10 +300,17 @@ class RecurrentAttention(Observed):
         """The context of each query; `steps` are their numbers, counted from 0."""
         focus = self.window(query, steps, mask, keys.shape[1])
         focus = Focus(combine(mask, focus.mask), focus.log_factor)
-        weights, choice = self.weighting(query, self.score(query, keys), focus)
+        scores = self.score(query, keys)
+        weights, choice = self.weighting(query, scores, focus)
+        contexts = weights @ values
         if self.watcher is not None:
             self.watcher(weights.unsqueeze(1))
-        return weights @ values, choice
+        if self.probe is not None:
+            mask = None if focus.mask is None else focus.mask.unsqueeze(1)
+            query, keys, values, scores = (x.unsqueeze(1) for x in (query, keys, values, scores))
+            parts = (query, keys, values, scores, mask, contexts.unsqueeze(1))
+            self.probe(Inside(weights.unsqueeze(1), *parts))
+        return self.kept(contexts.unsqueeze(1)).squeeze(1), choice
 
 
 class NoAttention(nn.Module):

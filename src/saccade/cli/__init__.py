@@ -14,12 +14,14 @@ from saccade.cli import (
     evaluate,
     explain,
     explore,
+    export_run,
+    import_run,
     models,
     predict,
     serve,
     tasks,
     train,
-)  # fmt: skip
+)
 from saccade.cli.terminal import close_quietly, note, this_command, utf8_streams
 from saccade.errors import InputError, TrainingError
 from saccade.version import __version__
@@ -51,6 +53,8 @@ VERBS: dict[str, tuple[Callable[..., int | None], str]] = {  # with the example 
     "explain": (explain.explain, 'saccade explain my-run "A man sleeps." --head 1 --token 2'),
     "explore": (explore.explore, "saccade explore my-run"),
     "serve": (serve.serve, "saccade serve my-run --port 8080"),
+    "import": (import_run.import_, "saccade import gpt2-folder --out my-run"),
+    "export": (export_run.export, "saccade export my-run --to huggingface --out my-folder"),
     "models": (models.models, "saccade models transformer"),
     "tasks": (tasks.tasks, "saccade tasks"),
     "check": (check.check, "saccade check my_score.py:MyScore"),

@@ -49,7 +49,7 @@ class Documents:
         if builtin := [file for file in files if file.startswith("builtin:")]:
             raise InputError(f"{builtin[0]}: built-in corpora are pairs of texts, for translate")
         if columns is not None and len(columns) != 1:
-            raise InputError(f"columns {','.join(columns)}: one name, such as text")
+            raise InputError(f"--columns {','.join(columns)!r}: one name, such as text")
         self.ends = all(tables)  # whether the end of a text is its end
         self.counts: Counter[str] = Counter()
 

@@ -59,8 +59,8 @@ def guarded(doing: str) -> Iterator[None]:
         raise InputError(f"the tokenizer cannot {doing} this: {str(error)[:200]}") from None
 
 
-def checked(path: Path) -> Tokenizer:
-    """The tokenizer in a file, once every part of it is known and bounded."""
+def read_content(path: Path) -> dict[str, Any]:
+    """What a tokenizer.json says, not yet checked."""
     try:
         if path.stat().st_size > FILE_BYTES:
             raise InputError(f"{path}: larger than {FILE_BYTES >> 20} MB, not read")
@@ -71,11 +71,16 @@ def checked(path: Path) -> Tokenizer:
         raise InputError(f"{path}: not a tokenizer.json ({error})") from None
     if not isinstance(content, dict) or not isinstance(content.get("model"), dict):
         raise InputError(f"{path}: not a tokenizer.json (it has no model)")
+    return content
+
+
+def checked(content: dict[str, Any], path: Path) -> Tokenizer:
+    """The tokenizer that was read from `path`, once every part of it is known and bounded."""
     for section, known in KNOWN.items():
         _check(section, known, content.get(section), path)
     if content["model"].get("dropout"):
         raise InputError(f"{path}: BPE dropout would make the same text differ; set it to null")
-    content.update(truncation=None, padding=None)  # batches are padded elsewhere
+    content = {**content, "truncation": None, "padding": None}  # batches are padded elsewhere
     _hide_controls(content)
     with guarded(f"read {path}:"):
         inner = Tokenizer.from_str(json.dumps(content))

@@ -10,11 +10,12 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tokenizers as hf
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
-from saccade.data.foreign import GROWTH, SLACK, checked, guarded, special_ids
+from saccade.data.foreign import GROWTH, SLACK, checked, guarded, read_content, special_ids
 from saccade.errors import InputError, nearest
 
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")
@@ -73,7 +74,12 @@ class Tokenizer:
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":
         """Read a tokenizer.json, ours or another's; it is checked before it is used."""
-        inner = checked(Path(path))
+        return cls.parse(read_content(Path(path)), Path(path))
+
+    @classmethod
+    def parse(cls, content: dict[str, Any], path: Path) -> "Tokenizer":
+        """The tokenizer that `path` describes in the way of a tokenizer.json."""
+        inner = checked(content, path)
         return cls(inner, special_ids(inner, str(path)))
 
     def _kept(self, ids: Sequence[int], text: str) -> list[int]:

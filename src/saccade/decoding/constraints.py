@@ -42,7 +42,8 @@ class Banned:
         history: Int[Tensor, "N t"],  # noqa: ARG002
         sentence: Int[Tensor, " N"],  # noqa: ARG002
     ) -> Float[Tensor, "N V"]:
-        return logits.index_fill(1, torch.tensor(self.tokens, device=logits.device), NEVER)
+        tokens = torch.tensor(self.tokens, dtype=torch.long, device=logits.device)
+        return logits.index_fill(1, tokens, NEVER)
 
 
 @dataclass(frozen=True, slots=True)

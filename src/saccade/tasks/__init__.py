@@ -6,6 +6,6 @@ from saccade.tasks.generate import Generate
 from saccade.tasks.translate import Translate
 
 TASKS: dict[str, Any] = {  # each keeps the contract of tasks/task.py:Task
-    "generate": Generate,
     "translate": Translate,
+    "generate": Generate,
 }

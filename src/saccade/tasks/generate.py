@@ -50,6 +50,8 @@ class GenerateConfig:
     context: int | None = None  # tokens read at a time; unset: as the model has it
     carry: bool | None = None  # go on with the state of the context before; unset: if it has one
     stride: int | None = None  # of contexts in evaluation; unset: they lie side by side
+    ends: bool | None = None  # may end a text by itself; unset: if it learned from a table
+    begins: bool | None = None  # a prompt begins a text; unset: if texts have ends
     on_bad_utf8: Literal["stop", "replace", "skip"] = "stop"
 
     def __post_init__(self) -> None:
@@ -77,7 +79,8 @@ class Generate:
 
     def __init__(self, config: GenerateConfig, tokenizer: Tokenizer):
         self.config, self.tokenizer = config, tokenizer
-        self.ends = self._documents(config.train).ends
+        self.ends = self._documents(config.train).ends if config.ends is None else config.ends
+        self.begins = self.ends if config.begins is None else config.begins
         # Where one token is both, it is what stands between two texts, and can be predicted.
         self.silent = tokenizer.bos if tokenizer.bos != tokenizer.eos else -1
 
@@ -279,17 +282,19 @@ class Generate:
         anywhere in one. Nothing at all is the begin, too.
         """
         ids = self.tokenizer.encode(text)
-        if self.ends or not ids:
+        if self.begins or not ids:
             ids = [self.tokenizer.bos, *ids]
         room = PROMPT if model.limit is None else min(PROMPT, model.limit)
         return ids[-room:], len(ids) > room
 
-    def _constraints(self, options: DecodeOptions, prompts: list[list[int]]) -> list[Constraint]:
+    @property
+    def unsaid(self) -> tuple[int, ...]:
         """What is not text is not said; the end only where texts have one."""
         never = {self.tokenizer.pad, self.tokenizer.bos, self.tokenizer.unk} - {self.tokenizer.eos}
-        if not self.ends:
-            never.add(self.tokenizer.eos)
-        found: list[Constraint] = [Banned(tuple(sorted(never)))]
+        return tuple(sorted(never if self.ends else never | {self.tokenizer.eos}))
+
+    def _constraints(self, options: DecodeOptions, prompts: list[list[int]]) -> list[Constraint]:
+        found: list[Constraint] = [Banned(self.unsaid)]
         if options.repetition_penalty != 1:
             found.append(RepetitionPenalty(options.repetition_penalty, prompts))
         return found

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from saccade.decoding.options import DecodeOptions
 from saccade.inspection.alignment import AttentionMap
+from saccade.inspection.traces import Tokens, Watch
 from saccade.tasks.metrics import Metric
 
 Warn = Callable[[str], None]
@@ -175,7 +176,7 @@ class Task(Protocol):
         options: DecodeOptions,
         *,
         prefixes: Sequence[str] | None = None,
-        attention: bool = False,
+        attention: Watch = False,
         numbers: Sequence[int] | None = None,
     ) -> list[Prediction]:
         """One prediction a text, in order, the same alone as in any batch."""
@@ -189,3 +190,6 @@ class Task(Protocol):
         on_cut: Callable[[], None] = lambda: None,
     ) -> Iterator[str]:
         """The prediction of one text, piece by piece."""
+
+    def trace(self, model: Any, text: str, prediction: Prediction) -> Tokens:
+        """Read a text and its prediction at once, as in training, for who is watching."""

@@ -52,7 +52,8 @@ class TranslateConfig:
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}, it must be at least 1")
         if self.columns is not None and len(self.columns) != 2:
-            raise InputError(f"columns {','.join(self.columns)}: two names, such as source,target")
+            named = ",".join(self.columns)
+            raise InputError(f"--columns {named!r}: two names, such as source,target")
 
 
 class Translate:

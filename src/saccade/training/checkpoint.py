@@ -268,7 +268,7 @@ def load(path: Path) -> Checkpoint:
         for name in names
         if name.endswith(".safetensors")
     }
-    state = _read_object(path / "state.json")
+    state = read_object(path / "state.json")
     return Checkpoint(step=step, tensors=tensors, state=state)
 
 
@@ -297,7 +297,7 @@ def _verified(path: Path) -> tuple[int, list[str]]:
 
 
 def _read_manifest(path: Path) -> tuple[int, dict[str, tuple[int, str]]]:
-    manifest = _read_object(path)
+    manifest = read_object(path)
     match manifest:
         case {"format": int(form)} if form > FORMAT:
             raise InputError(f"{path}: written by a later saccade (format {form}); update saccade")
@@ -314,7 +314,8 @@ def _sum(path: Path, name: str, entry: object) -> tuple[int, str]:
     raise InputError(f"{path}: has a bad entry {name!r}")
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file."""
     try:
         value = json.loads(path.read_bytes(), parse_constant=_refuse_constant)
     except OSError as error:

@@ -91,7 +91,8 @@ def head_importance(
         metric = model.task.score(examples, measures).main
         return metric.name, metric.value, -metric.merit
 
-    measure: Callable[[], tuple[str, float, float]] = {"loss": loss, "quality": quality}[by]
+    read = by == "loss" and model.task.decodes
+    measure: Callable[[], tuple[str, float, float]] = loss if read else quality
     name, whole, badness = measure()
     effects = []
     for layer, head in heads:
@@ -105,11 +106,12 @@ def head_importance(
 @torch.inference_mode()
 def text_loss(model: Model, sources: Sequence[str], references: Sequence[str]) -> float:
     """The loss of a task on texts, without smoothing: the mean of its terms, weighted."""
-    objective = model.task.objective(model.module, 0.0).eval()
+    task: Any = model.task
+    objective = task.objective(model.module, 0.0).eval()
     sums: dict[str, float] = {}
     counts: dict[str, int] = {}
     weights: dict[str, float] = {}
-    for batch in model.task.batches(model.module, sources, references):
+    for batch in task.batches(model.module, sources, references):
         terms, _ = objective(batch, None)
         for name, term in terms.items():
             sums[name] = sums.get(name, 0.0) + float(term.sum)

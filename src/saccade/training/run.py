@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,6 +80,21 @@ class Run:
             )
         self.path.mkdir(parents=True, exist_ok=True)
         (self.path / MARK).touch()
+
+    @contextmanager
+    def preparing(self) -> Iterator[None]:
+        """`prepare`; what fails inside leaves nothing behind."""
+        ours = [path for path in (self.path, *self.path.parents) if not path.exists()]
+        self.prepare()
+        try:
+            yield
+        except BaseException:
+            for path in self.path.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            with suppress(OSError):  # it must not hide the reason
+                for path in ours:
+                    path.rmdir()
+            raise
 
     def begin(self, settings: Settings) -> None:
         """From here on the folder is a run."""

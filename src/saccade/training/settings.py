@@ -129,6 +129,7 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
         train_values["optimizer"] = {"name": train_values["optimizer"]}
     train = build(TrainConfig, train_values, "train")
     task = build(task_class.Config, values["task"], "task")
+    _filled(task_class, model_class, values["model"])  # what the task reads of it is of its type
     task, settings = task_class.suited(task, model_class, values["model"])
     for name in set(task_class.model_field_names) & settings.keys():
         raise InputError(f"model.{name} comes from the data and cannot be set")

@@ -1,8 +1,6 @@
 """Start, continue or refuse a run: what `saccade train` does before and after the loop."""
 
-import contextlib
 import dataclasses
-import shutil
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -55,7 +53,7 @@ def train_run(
     started_at = time.monotonic() if start.started_at is None else start.started_at
     settings = _decided(resolve(config, allow_code=start.allow_code))
     if start.init is not None:
-        settings = _like(settings, Run(Path(start.init)), start)
+        settings = _like(settings, config, Run(Path(start.init)), start)
     run = Run(out)
     if run.exists:
         settings = _continued(run, settings, start)
@@ -189,9 +187,7 @@ def _decided(settings: Settings) -> Settings:
 
 def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tuple[Settings, Any]:
     """A new run: tokenizers and token store are made, then the folder becomes a run."""
-    ours = [path for path in (run.path, *run.path.parents) if not path.exists()]
-    run.prepare()
-    try:
+    with run.preparing():
         task = settings.task_class.prepare(settings.task, run.path)
         settings = dataclasses.replace(settings, task=task.config)
         task.store(run.tokens, events.warn)
@@ -199,20 +195,13 @@ def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tup
             run.write_dev(task.examples(settings.task.dev, events.warn))
         pieces = (settings.train.processes or 1) * settings.train.accumulate
         refuse_batch_statistics(build_module(settings, task, meta=True), pieces)
-    except BaseException:
-        for path in run.path.iterdir():
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-        with contextlib.suppress(OSError):  # it must not hide the reason
-            for path in ours:
-                path.rmdir()
-        raise
     made = {"data": task.fingerprints(), "threads": settings.train.threads}
     run.write_environment(made if start.init is None else {**made, "init": start.init})
     run.begin(settings)
     return settings, task
 
 
-def _like(settings: Settings, init: Run, start: Start) -> Settings:
+def _like(settings: Settings, config: Mapping[str, Any], init: Run, start: Start) -> Settings:
     """Adapting a model keeps its shape and its tokenizer; what was asked of them is refused."""
     theirs = init.settings(allow_code=start.allow_code)
     if theirs.model_name != settings.model_name:
@@ -233,8 +222,10 @@ def _like(settings: Settings, init: Run, start: Start) -> Settings:
                 f"--init keeps the shape and the tokenizer of {init.path}, where {name} is "
                 f"{kept!r}, not {mine!r}: leave it out, or train without --init"
             )
-    task = dataclasses.replace(settings.task, tokenizer=str(init.path))
     model = {**theirs.model, **free}
+    fitted = merge(config, {"model": {**model, "preset": theirs.preset}})  # the task to this shape
+    task = resolve(fitted, allow_code=start.allow_code).task
+    task = dataclasses.replace(task, tokenizer=str(init.path))
     return dataclasses.replace(settings, model=model, preset=theirs.preset, task=task)
 
 
