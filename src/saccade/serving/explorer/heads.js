@@ -2,7 +2,7 @@
 
 import { clear, h } from "./dom.js";
 import { KINDS } from "./scene.js";
-import { paint } from "./matrix.js";
+import { largestOf, paint } from "./matrix.js";
 
 // The panel of one run: a switch of kinds (the first run's alone), and a thumbnail a head.
 export function drawHeads(box, prediction, run, store, { switching = true, large = false } = {}) {
@@ -18,7 +18,7 @@ export function drawHeads(box, prediction, run, store, { switching = true, large
     if (most > 1 || attention.layers.length > 1) grid.append(rowHeader(layer, number, run, store));
     else grid.append(h("span"));
     for (let head = 0; head < most; head++) {
-      grid.append(layer.weights[head] ? thumbnail(layer, number, head, run, store) : h("span"));
+      grid.append(layer.weights[head] ? thumbnail(layer, number, head, run, store, attention.scale > 1) : h("span"));
     }
   });
   const foot = h("div", { class: "heads-foot" });
@@ -102,10 +102,10 @@ function rowHeader(layer, number, run, store) {
   );
 }
 
-function thumbnail(layer, number, head, run, store) {
+function thumbnail(layer, number, head, run, store, small) {
   const weights = layer.weights[head];
   const canvas = h("canvas", { width: weights[0].length, height: weights.length, "aria-hidden": "true" });
-  paint(canvas, weights);
+  paint(canvas, weights, small ? largestOf(weights) : 1);
   return h(
     "button",
     {

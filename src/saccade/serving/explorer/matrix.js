@@ -169,7 +169,7 @@ function drawCanvas(box, scene, store, cell) {
   });
   canvas.style.width = `${columns * cell}px`;
   canvas.style.height = `${rows * cell}px`;
-  const most = scene.weights.reduce((top, row) => row.reduce((a, b) => Math.max(a, b), top), 0) || 1;
+  const most = largestOf(scene.weights);
   paint(canvas, scene.weights, most);
   const marker = h("div", { class: "marker", hidden: true });
   const start = `Point at the picture to read it; the darkest cell is ${two(most)}.`;
@@ -208,6 +208,11 @@ function drawCanvas(box, scene, store, cell) {
     if (!marker.hidden) marker.style.top = `${place.index * cell}px`;
     marker.style.height = `${cell}px`;
   };
+}
+
+// What is all ink in a picture of a long text, whose weights are small by nature.
+export function largestOf(weights) {
+  return weights.reduce((top, row) => row.reduce((a, b) => Math.max(a, b), top), 0) || 1;
 }
 
 // Weights as pixels of the ink's colour, their opacity the weight; `most` is all ink.
