@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 from fastapi.testclient import TestClient
@@ -479,6 +480,21 @@ def test_hostile_text_is_shown_and_never_run(explorer: Explorer, text: str) -> N
     assert shown.strip()
     if text.startswith("<script>"):
         assert "script" in shown
+
+
+def test_a_hostile_link_is_only_a_link(explorer: Explorer) -> None:
+    evil = "<img src=x onerror=window.broken=true>"
+    values = dict.fromkeys(("run", "other", "view", "unit", "kind", "page", "pin", "off"), evil)
+    explorer.page.goto("about:blank")
+    explorer.reached.clear()
+    explorer.page.goto(f"{explorer.address}#{urlencode({**values, 'text': TEXT, 'layer': 'x'})}")
+    explorer.settle()
+    assert explorer.output()
+    assert explorer.page.evaluate("window.broken") is None
+    with explorer.page.expect_download() as download:
+        explorer.page.click("[data-testid=save]")
+        explorer.page.click("[data-format=HTML]")
+    assert download.value.suggested_filename == "saccade-lines.html"
 
 
 def test_a_long_text_is_a_canvas_and_lines_only_for_what_is_pinned(explorer: Explorer) -> None:

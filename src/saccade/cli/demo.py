@@ -161,6 +161,7 @@ def _say_next(page: "Console", run: "Run") -> None:
     page.print("\n[bold]What next?[/]")
     for command, does in (
         (f'echo "Jane visite Paris." | {this_command("predict", path)}', "translate your own"),
+        (this_command("explore", path), "see what it looks at, in a browser"),
         (this_command("eval", path, "--data", f"{CORPUS}/test"), "score it again"),
         (this_command("train", "--help"), "train on your own files"),
         (this_command("models"), "see what else there is"),

@@ -149,7 +149,7 @@ class Attention(Strict):
     causal: bool  # a row sees itself and what came before it
     scale: int  # 1, or so many rows and columns are one: the largest of them
     layers: list[Layer]
-    chosen: Matrix | None = None  # the wanted head, whole, when scale > 1
+    chosen: Matrix | None = None  # when scale > 1, of the kind asked for first: the wanted head
 
 
 class TreeNode(Strict):

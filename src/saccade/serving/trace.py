@@ -118,9 +118,9 @@ def alternatives(
 
 
 def packed(trace: Trace, choice: AttentionChoice) -> list[Attention]:
-    """The attentions as numbers to send: all of them, or small ones and the chosen one whole."""
+    """The attentions as numbers to send: all, or small ones and of the first kind one whole."""
     total = sum(w.numel() for layers in trace.weights.values() for w in layers.values())
-    found = []
+    found, first = [], choice.kinds[0]
     for kind, layers in trace.weights.items():
         longest = max(max(w.shape[1:]) for w in layers.values())
         scale = 1 if total <= WEIGHTS_LIMIT else math.ceil(longest / THUMBNAIL)
@@ -136,7 +136,7 @@ def packed(trace: Trace, choice: AttentionChoice) -> list[Attention]:
                     Layer(name=name, weights=_rounded(_pooled(w, scale)))
                     for name, w in layers.items()
                 ],
-                chosen=None if scale == 1 else _rounded(_chosen(layers, choice)),
+                chosen=_rounded(_chosen(layers, choice)) if scale > 1 and kind == first else None,
             )
         )
     return found

@@ -38,12 +38,14 @@ export async function stream(body, tell, signal) {
   const response = await reach("v1/predict/stream", asked(body, signal));
   if (!response.ok) return json(response);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let rest = "";
+  let parts = []; // of the event on its way: a large one comes in hundreds of pieces
   for (;;) {
     const { value, done } = await reader.read();
     if (done) throw new Refused("the server ended before its answer", null);
-    const events = (rest + value).split("\n\n");
-    rest = events.pop();
+    parts.push(value);
+    if (!value.includes("\n")) continue;
+    const events = parts.join("").split("\n\n");
+    parts = [events.pop()];
     for (const event of events) {
       const [name, data] = event.split("\n").map((line) => line.slice(line.indexOf(":") + 2));
       if (name === "draft") tell(JSON.parse(data).text);

@@ -66,14 +66,23 @@ function columnsOf(found) {
   if (found.products) add("products", "q·k", (i) => number(found.products[i]));
   if (found.scores) {
     const title = found.scale === null ? found.formula || "score" : `÷√${Math.round(found.scale ** 2)}`;
-    add("scores", title, (i) => (found.allowed && !found.allowed[i] ? "masked" : number(found.scores[i])));
+    add(
+      "scores",
+      title,
+      (i) => (found.allowed && !found.allowed[i] ? "masked" : number(found.scores[i])),
+    );
   }
   const total = found.weights.reduce((a, b) => a + b, 0);
   add("weights", "softmax", (i) => two(found.weights[i]), two(total));
   if (found.weighted) {
     const width = found.weighted[0].length;
     const shown = Math.min(NUMBERS, width);
-    add("weighted", `× v (${shown} of ${width})`, (i) => vector(found.weighted[i]), vector(found.average));
+    add(
+      "weighted",
+      `× v (${shown} of ${width})`,
+      (i) => vector(found.weighted[i]),
+      vector(found.average),
+    );
   }
   return columns;
 }
@@ -84,21 +93,50 @@ function drawTable(found, shown) {
   const some = order.slice(0, shown);
   const rest = order.slice(shown).reduce((sum, i) => sum + found.weights[i], 0);
   const line = (name, cells) =>
-    h("tr", { class: name }, columns.map((column, at) => h(at ? "td" : "th", { "data-step": column.step, class: column.number ? "number" : "key" }, cells(column))));
+    h(
+      "tr",
+      { class: name },
+      columns.map(
+        (column, at) => h(
+          at ? "td" : "th",
+          { "data-step": column.step, class: column.number ? "number" : "key" },
+          cells(column),
+        ),
+      ),
+    );
   const body = some.map((i) => line("", (column) => column.cell(i)));
   if (order.length > shown) {
     const more = { key: `${order.length - shown} more`, weights: two(rest) };
     body.push(line("more", (column) => more[column.step] ?? ""));
   }
   body.push(line("sum", (column) => column.sum));
-  const head = h("tr", {}, columns.map((column) => h("th", { scope: "col", "data-step": column.step, class: column.number ? "number" : "key" }, column.title)));
-  return h("div", { class: "scroll arithmetic", "data-testid": "arithmetic" }, h("table", {}, h("thead", {}, head), h("tbody", {}, body)), after(found));
+  const head = h(
+    "tr",
+    {},
+    columns.map(
+      (column) => h(
+        "th",
+        { scope: "col", "data-step": column.step, class: column.number ? "number" : "key" },
+        column.title,
+      ),
+    ),
+  );
+  return h(
+    "div",
+    { class: "scroll arithmetic", "data-testid": "arithmetic" },
+    h("table", {}, h("thead", {}, head), h("tbody", {}, body)),
+    after(found),
+  );
 }
 
 function after(found) {
   if (!found.output) return null;
   const heads = found.heads > 1 ? `heads 1–${found.heads} side by side ` : "";
-  return h("p", { class: "number after", "data-step": "output" }, `then ${heads}× Wᵒ  ${vector(found.output)}`);
+  return h(
+    "p",
+    { class: "number after", "data-step": "output" },
+    `then ${heads}× Wᵒ  ${vector(found.output)}`,
+  );
 }
 
 // The steps in order, as buttons: each lights its column.
@@ -106,24 +144,60 @@ function walk(found, table, image) {
   const all = [
     ["key", "q", found.q && `The query of this word, ${found.q.length} numbers: ${vector(found.q)}`],
     ["products", "q·k", found.products && "The query times every key: how well they match."],
-    ["scores", found.scale === null ? "score" : "÷ √K", found.scores && (found.scale === null ? `The score: ${found.formula}.` : `Divided by √${Math.round(found.scale ** 2)} = ${trimmed(found.scale)}, so that long vectors do not saturate the softmax.`)],
-    ["weights", "softmax", "e to each score, divided by their sum: weights that add up to one. Masked keys get exactly zero."],
-    ["weighted", "× v", found.weighted && "Each value times its weight; their sum is what this head found."],
-    ["output", "Wᵒ", found.output && "What all heads found, side by side, times one matrix: the layer's output."],
+    [
+      "scores",
+      found.scale === null ? "score" : "÷ √K",
+      found.scores && (found.scale === null ? `The score: ${found.formula}.` : divided(found.scale)),
+    ],
+    [
+      "weights",
+      "softmax",
+      "e to each score, divided by their sum: weights that add up to one. Masked keys get exactly zero.",
+    ],
+    [
+      "weighted",
+      "× v",
+      found.weighted && "Each value times its weight; their sum is what this head found.",
+    ],
+    [
+      "output",
+      "Wᵒ",
+      found.output && "What all heads found, side by side, times one matrix: the layer's output.",
+    ],
   ].filter(([, , sentence]) => sentence);
   const said = h("p", { class: "hint", "aria-live": "polite", "data-testid": "walk" });
   let at = 0;
-  const buttons = all.map(([, title], index) => h("button", { type: "button", onclick: () => go(index) }, title));
+  const buttons = all.map(
+    ([, title], index) => h("button", { type: "button", onclick: () => go(index) }, title),
+  );
   const go = (index) => {
     at = (index + all.length) % all.length;
     said.textContent = all[at][2];
     buttons.forEach((button, number) => button.setAttribute("aria-pressed", String(number === at)));
     image.dataset.step = all[at][0];
-    for (const cell of table.querySelectorAll("[data-step]")) cell.classList.toggle("lit", cell.dataset.step === all[at][0]);
+    for (const cell of table.querySelectorAll("[data-step]")) cell.classList.toggle(
+      "lit",
+      cell.dataset.step === all[at][0],
+    );
   };
   const next = h("button", { type: "button", class: "quiet", onclick: () => go(at + 1) }, "next →");
   go(0);
-  return h("div", { class: "walk" }, h("div", { class: "walk-steps" }, h("div", { class: "segments small", role: "group", "aria-label": "Steps" }, buttons), next), said);
+  return h(
+    "div",
+    { class: "walk" },
+    h(
+      "div",
+      { class: "walk-steps" },
+      h("div", { class: "segments small", role: "group", "aria-label": "Steps" }, buttons),
+      next,
+    ),
+    said,
+  );
+}
+
+function divided(scale) {
+  const by = `√${Math.round(scale ** 2)} = ${trimmed(scale)}`;
+  return `Divided by ${by}, so that long vectors do not saturate the softmax.`;
 }
 
 function number(value) {

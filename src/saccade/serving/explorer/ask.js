@@ -51,7 +51,12 @@ export function drawAsk(box, store, task, ask) {
   });
   const problem = h("p", { class: "problem", role: "alert", id: "problem", "data-testid": "problem" });
   const decoding = h("div", { class: "decoding" });
-  const run = h("button", { type: "button", class: "primary", "data-testid": "run", onclick: begin }, task.verb, " ↵");
+  const run = h(
+    "button",
+    { type: "button", class: "primary", "data-testid": "run", onclick: begin },
+    task.verb,
+    " ↵",
+  );
   clear(box, h("div", { class: "ask" }, source, h("div", { class: "how" }, decoding, run)), problem);
   drawDecoding(decoding, store, task);
   requestAnimationFrame(grow);
@@ -65,7 +70,16 @@ function drawDecoding(box, store, task) {
     drawDecoding(box, store, task);
   };
   const methods = task.methods.map((method) =>
-    h("button", { type: "button", "data-method": method, "aria-pressed": String(method === decoding.method), onclick: () => change({ method }) }, METHODS[method]),
+    h(
+      "button",
+      {
+        type: "button",
+        "data-method": method,
+        "aria-pressed": String(method === decoding.method),
+        onclick: () => change({ method }),
+      },
+      METHODS[method],
+    ),
   );
   const numbers = numbersOf(decoding.method, task).map(([name, title, range]) =>
     h(

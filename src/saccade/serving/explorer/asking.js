@@ -20,7 +20,9 @@ export function createAsking(store) {
       return;
     }
     store.set({ drafts: {}, path: null, hover: null, error: null, ...(keepPin ? {} : { pin: null }) });
-    await Promise.all([run, other].filter(Boolean).map((name) => working(() => askRun(name, control.signal))));
+    await Promise.all(
+      [run, other].filter(Boolean).map((name) => working(() => askRun(name, control.signal))),
+    );
   }
 
   async function askRun(name, signal) {
@@ -66,13 +68,25 @@ export function createAsking(store) {
     for (const [name, answer] of Object.entries(answers)) {
       const attention = answer.now.attention.find((each) => each.kind === kind) ?? answer.now.attention[0];
       const wanted = `${layer} ${head}`;
-      if (!attention || attention.scale === 1 || (attention.wanted ?? "null null") === wanted) continue;
+      const there = attention?.chosen !== null && (attention?.wanted ?? "null null") === wanted;
+      if (!attention || attention.scale === 1 || there) continue;
       const ids = answer.now.target.tokens.map((token) => token.id);
-      const choice = { kinds: [attention.kind], layer: attention.layers[layer]?.name ?? null, head: layer === null ? null : head };
+      const choice = {
+        kinds: [attention.kind],
+        layer: attention.layers[layer]?.name ?? null,
+        head: layer === null ? null : head,
+      };
       await working(async () => {
-        const body = { ...request(name, store.state.off[name] ?? {}), attention: choice, output_ids: ids, tree: false, alternatives: 0 };
+        const body = {
+          ...request(name, store.state.off[name] ?? {}),
+          attention: choice,
+          output_ids: ids,
+          tree: false,
+          alternatives: 0,
+        };
         const found = await whole(body, control.signal);
-        const chosen = { ...attention, chosen: found.attention[0].chosen, wanted };
+        const [fetched] = found.attention; // alone, a kind may be small enough to come whole
+        const chosen = fetched.scale === 1 ? fetched : { ...attention, chosen: fetched.chosen, wanted };
         const others = answer.now.attention.map((each) => (each === attention ? chosen : each));
         const now = { ...answer.now, attention: others };
         keep(name, { ...answer, now, searched: answer.now === answer.searched ? now : answer.searched });

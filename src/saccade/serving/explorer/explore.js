@@ -95,7 +95,9 @@ function unitOf(store, name) {
 function differsIn(mine, theirs, scene, unit) {
   if (scene?.rows.side !== "target" || mine === theirs) return new Set();
   const by = scene.pieces ? "pieces" : unit;
-  const [own, rivals] = [mine, theirs].map((each) => unitsOf(each, "target", by).map((word) => word.text));
+  const [own, rivals] = [mine, theirs].map(
+    (each) => unitsOf(each, "target", by).map((word) => word.text),
+  );
   return differing(own, rivals);
 }
 
@@ -109,9 +111,13 @@ function drawAnswers(store) {
   drawTabs(store);
   const view = viewOf(store);
   page.stage.classList.toggle("double", panes.length > 1);
-  const boxes = panes.map((pane) => h("div", { class: "pane", "data-view": view.id, "data-run": pane.run }));
+  const boxes = panes.map(
+    (pane) => h("div", { class: "pane", "data-view": view.id, "data-run": pane.run }),
+  );
   clear(page.stage, boxes);
-  panes.forEach((pane, at) => page.updates.push(drawPane(boxes[at], pane, view, store, panes.length > 1)));
+  panes.forEach(
+    (pane, at) => page.updates.push(drawPane(boxes[at], pane, view, store, panes.length > 1)),
+  );
   page.panes = panes;
   const grids = sameGrids(page.grids, panes, store.state);
   if (grids !== page.grids) page.follow = drawPanel(page.panel, panes, store);
@@ -124,7 +130,9 @@ function drawPane(box, pane, view, store, named) {
   const inner = h("div", { class: "pane-view" });
   box.append(inner);
   if (pane.prediction.target.tokens.length === 0) return void inner.append(hint("Nothing was said."));
-  if (!pane.scene.attention && !view.blind) return void inner.append(hint("This model has no attention to show."));
+  if (!pane.scene.attention && !view.blind) return void inner.append(
+    hint("This model has no attention to show."),
+  );
   return view.draw(inner, pane, store);
 }
 
@@ -138,7 +146,17 @@ function drawTabs(store) {
   const views = viewsOf(summaryOf(store, store.state.run));
   const shown = viewOf(store).id;
   const tab = (view) =>
-    h("button", { type: "button", role: "tab", "data-tab": view.id, "aria-selected": String(view.id === shown), onclick: () => store.set({ view: view.id }) }, view.title);
+    h(
+      "button",
+      {
+        type: "button",
+        role: "tab",
+        "data-tab": view.id,
+        "aria-selected": String(view.id === shown),
+        onclick: () => store.set({ view: view.id }),
+      },
+      view.title,
+    );
   const list = h("div", { role: "tablist", class: "tablist", "aria-label": "Views" }, views.map(tab));
   list.addEventListener("keydown", (event) => {
     const by = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
@@ -150,8 +168,21 @@ function drawTabs(store) {
   });
   const { units } = taskOf(summaryOf(store, store.state.run));
   const unit = (name) =>
-    h("button", { type: "button", "data-unit": name, "aria-pressed": String(unitOf(store, store.state.run) === name), onclick: () => store.set({ unit: name }) }, UNITS[name]);
-  const choice = h("div", { class: "segments small", role: "group", "aria-label": "Units" }, units.map(unit));
+    h(
+      "button",
+      {
+        type: "button",
+        "data-unit": name,
+        "aria-pressed": String(unitOf(store, store.state.run) === name),
+        onclick: () => store.set({ unit: name }),
+      },
+      UNITS[name],
+    );
+  const choice = h(
+    "div",
+    { class: "segments small", role: "group", "aria-label": "Units" },
+    units.map(unit),
+  );
   clear(page.tabs, list, units.length > 1 ? choice : null);
 }
 
@@ -161,7 +192,14 @@ function drawProgress(store, panes = panesOf(store)) {
   page.bar.problem.textContent = error ?? "";
   page.bar.source.setAttribute("aria-invalid", String(Boolean(error)));
   const names = [run, other].filter(Boolean);
-  const drawn = names.map((name) => drawOutput(name, panes.find((pane) => pane.run === name), busy ? drafts[name] : undefined, store));
+  const drawn = names.map(
+    (name) => drawOutput(
+      name,
+      panes.find((pane) => pane.run === name),
+      busy ? drafts[name] : undefined,
+      store,
+    ),
+  );
   const empty = !busy && Object.keys(answers).length === 0;
   clear(page.outputs, empty ? examples(store) : drawn);
 }
@@ -176,9 +214,14 @@ function examples(store) {
     page.asking.ask();
   };
   const buttons = sentences.map((text) =>
-    h("button", { type: "button", class: "example", "data-testid": "example", onclick: start(text) }, text),
+    h(
+      "button",
+      { type: "button", class: "example", "data-testid": "example", onclick: start(text) },
+      text,
+    ),
   );
-  const keys = "Point at a word to see what it looks at, click to pin it, arrow keys walk along, x switches a head off.";
+  const keys =
+    "Point at a word to see what it looks at, click to pin it; arrow keys walk along, x switches a head off.";
   return h(
     "div",
     { class: "examples" },

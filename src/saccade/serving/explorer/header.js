@@ -20,15 +20,41 @@ export function drawHeader(store) {
 
 function runChoices(store) {
   const { runs, run, other } = store.state;
-  const pick = h("select", { "aria-label": "Run", "data-testid": "run-choice", onchange: (event) => store.set({ run: event.target.value, other: other === event.target.value ? null : other }) });
-  pick.append(...runs.map((each) => h("option", { value: each.name, selected: each.name === run }, described(each))));
+  const pick = h(
+    "select",
+    {
+      "aria-label": "Run",
+      "data-testid": "run-choice",
+      onchange: (event) => store.set(
+        { run: event.target.value, other: other === event.target.value ? null : other },
+      ),
+    },
+  );
+  pick.append(
+    ...runs.map(
+      (each) => h("option", { value: each.name, selected: each.name === run }, described(each)),
+    ),
+  );
   if (runs.length < 2) return [h("span", { class: "pill" }, h("strong", {}, run), ` ${about(runs[0])}`)];
-  const beside = h("select", { "aria-label": "Compare with", "data-testid": "compare-choice", class: other ? "" : "empty", onchange: (event) => store.set({ other: event.target.value || null }) });
+  const beside = h(
+    "select",
+    {
+      "aria-label": "Compare with",
+      "data-testid": "compare-choice",
+      class: other ? "" : "empty",
+      onchange: (event) => store.set({ other: event.target.value || null }),
+    },
+  );
   beside.append(
     h("option", { value: "" }, other ? "no comparison" : "+ compare a run"),
-    ...runs.filter((each) => each.name !== run).map((each) => h("option", { value: each.name, selected: each.name === other }, described(each))),
+    ...runs.filter((each) => each.name !== run).map(
+      (each) => h("option", { value: each.name, selected: each.name === other }, described(each)),
+    ),
   );
-  return [h("span", { class: "pill" }, pick), h("span", { class: other ? "pill" : "pill dashed" }, beside)];
+  return [
+    h("span", { class: "pill" }, pick),
+    h("span", { class: other ? "pill" : "pill dashed" }, beside),
+  ];
 }
 
 function described(run) {
@@ -43,16 +69,46 @@ function about(run) {
 function toolButtons(store) {
   const onRuns = store.state.page === "runs";
   return [
-    h("button", { type: "button", class: "quiet", "data-testid": "runs-page", "aria-pressed": String(onRuns), onclick: () => store.set({ page: onRuns ? "explore" : "runs" }) }, "Runs"),
+    h(
+      "button",
+      {
+        type: "button",
+        class: "quiet",
+        "data-testid": "runs-page",
+        "aria-pressed": String(onRuns),
+        onclick: () => store.set({ page: onRuns ? "explore" : "runs" }),
+      },
+      "Runs",
+    ),
     saveMenu(store),
     h("button", { type: "button", class: "quiet", "data-testid": "link", onclick: copyLink }, "Link"),
-    h("button", { type: "button", class: "quiet icon", "data-testid": "theme", "aria-label": "Light or dark", onclick: () => { switchTheme(); store.set({ theme: (store.state.theme ?? 0) + 1 }); } }, "◐"),
+    h(
+      "button",
+      {
+        type: "button",
+        class: "quiet icon",
+        "data-testid": "theme",
+        "aria-label": "Light or dark",
+        onclick: () => { switchTheme(); store.set({ theme: (store.state.theme ?? 0) + 1 }); },
+      },
+      "◐",
+    ),
   ];
 }
 
 function saveMenu(store) {
   const menu = h("div", { class: "menu", role: "menu", hidden: true });
-  const button = h("button", { type: "button", class: "quiet", "data-testid": "save", "aria-haspopup": "menu", "aria-expanded": "false" }, "Save ▾");
+  const button = h(
+    "button",
+    {
+      type: "button",
+      class: "quiet",
+      "data-testid": "save",
+      "aria-haspopup": "menu",
+      "aria-expanded": "false",
+    },
+    "Save ▾",
+  );
   const open = (now) => {
     menu.hidden = !now;
     button.setAttribute("aria-expanded", String(now));
@@ -78,7 +134,10 @@ function saveMenu(store) {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (by) items.at((items.indexOf(event.target) + by) % items.length).focus();
   });
-  document.addEventListener("click", (event) => !button.parentElement?.contains(event.target) && open(false));
+  document.addEventListener(
+    "click",
+    (event) => !button.parentElement?.contains(event.target) && open(false),
+  );
   return h("span", { class: "menu-holder" }, button, menu);
 }
 

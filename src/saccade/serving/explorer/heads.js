@@ -2,7 +2,7 @@
 
 import { clear, h } from "./dom.js";
 import { KINDS } from "./scene.js";
-import { paint } from "./matrix.js";
+import { largestOf, paint } from "./matrix.js";
 
 // The panel of one run: a switch of kinds (the first run's alone), and a thumbnail a head.
 export function drawHeads(box, prediction, run, store, { switching = true, large = false } = {}) {
@@ -10,12 +10,15 @@ export function drawHeads(box, prediction, run, store, { switching = true, large
   const most = Math.max(...attention.layers.map((layer) => layer.weights.length));
   const grid = h("div", { class: large ? "heads large" : "heads", role: "group", "aria-label": "Heads" });
   grid.style.gridTemplateColumns = `28px repeat(${most}, minmax(0, 1fr))`;
-  if (most > 1 || attention.layers.length > 1) grid.append(corner(store), ...columnHeaders(most, run, attention, store));
+  if (most > 1 || attention.layers.length > 1) grid.append(
+    corner(store),
+    ...columnHeaders(most, run, attention, store),
+  );
   attention.layers.forEach((layer, number) => {
     if (most > 1 || attention.layers.length > 1) grid.append(rowHeader(layer, number, run, store));
     else grid.append(h("span"));
     for (let head = 0; head < most; head++) {
-      grid.append(layer.weights[head] ? thumbnail(layer, number, head, run, store) : h("span"));
+      grid.append(layer.weights[head] ? thumbnail(layer, number, head, run, store, attention.scale > 1) : h("span"));
     }
   });
   const foot = h("div", { class: "heads-foot" });
@@ -44,13 +47,24 @@ function kindSwitch(prediction, attention, store) {
       },
       KINDS[each.kind],
     );
-  return h("div", { class: "segments small", role: "group", "aria-label": "Kind of attention" }, prediction.attention.map(choice));
+  return h(
+    "div",
+    { class: "segments small", role: "group", "aria-label": "Kind of attention" },
+    prediction.attention.map(choice),
+  );
 }
 
 function corner(store) {
   return h(
     "button",
-    { type: "button", class: "header", title: "Average of all heads", "aria-label": "Average of all heads", "data-average": "", onclick: () => store.set({ layer: null, head: null }) },
+    {
+      type: "button",
+      class: "header",
+      title: "Average of all heads",
+      "aria-label": "Average of all heads",
+      "data-average": "",
+      onclick: () => store.set({ layer: null, head: null }),
+    },
     "x̄",
   );
 }
@@ -88,10 +102,10 @@ function rowHeader(layer, number, run, store) {
   );
 }
 
-function thumbnail(layer, number, head, run, store) {
+function thumbnail(layer, number, head, run, store, small) {
   const weights = layer.weights[head];
   const canvas = h("canvas", { width: weights[0].length, height: weights.length, "aria-hidden": "true" });
-  paint(canvas, weights);
+  paint(canvas, weights, small ? largestOf(weights) : 1);
   return h(
     "button",
     {
@@ -101,7 +115,9 @@ function thumbnail(layer, number, head, run, store) {
       "data-head": head,
       "data-name": layer.name,
       "aria-label": `Layer ${number + 1}, head ${head + 1}`,
-      onclick: () => store.set(chosen(store.state, number, head) ? { layer: null, head: null } : { layer: number, head }),
+      onclick: () => store.set(
+        chosen(store.state, number, head) ? { layer: null, head: null } : { layer: number, head },
+      ),
       onkeydown: onX(() => toggle(store, run, [[layer.name, head]])),
     },
     canvas,
@@ -148,15 +164,32 @@ export function chosenHeads(state, attention) {
 function switches(run, attention, store) {
   const heads = chosenHeads(store.state, attention);
   const off = Object.values(store.state.off[run] ?? {}).flat().length;
-  const all = heads.length > 0 && heads.every(([layer, head]) => (store.state.off[run]?.[layer] ?? []).includes(head));
+  const all = heads.length > 0 && heads.every(
+    ([layer, head]) => (store.state.off[run]?.[layer] ?? []).includes(head),
+  );
   return [
     h(
       "button",
-      { type: "button", class: "quiet", disabled: heads.length === 0, "data-testid": "switch", onclick: () => toggle(store, run, heads) },
+      {
+        type: "button",
+        class: "quiet",
+        disabled: heads.length === 0,
+        "data-testid": "switch",
+        onclick: () => toggle(store, run, heads),
+      },
       all ? "switch on" : "switch off",
     ),
     off > 0
-      ? h("button", { type: "button", class: "quiet warm", "data-testid": "all-on", onclick: () => store.set({ off: { ...store.state.off, [run]: {} } }) }, `${off} off · all on`)
+      ? h(
+        "button",
+        {
+          type: "button",
+          class: "quiet warm",
+          "data-testid": "all-on",
+          onclick: () => store.set({ off: { ...store.state.off, [run]: {} } }),
+        },
+        `${off} off · all on`,
+      )
       : null,
   ];
 }
@@ -165,14 +198,21 @@ function mark(grid, run, state) {
   for (const button of grid.querySelectorAll("button.head")) {
     const { layer, head, name } = button.dataset;
     const off = (state.off[run]?.[name] ?? []).includes(Number(head));
-    const own = (state.layer === null || state.layer === Number(layer)) && (state.head === null || state.head === Number(head));
+    const meant = (choice, mine) => choice === null || choice === Number(mine);
+    const own = meant(state.layer, layer) && meant(state.head, head);
     const any = state.layer !== null || state.head !== null;
     button.classList.toggle("chosen", any && own);
     button.classList.toggle("off", off);
     button.setAttribute("aria-pressed", String(any && own));
-    button.setAttribute("aria-label", `Layer ${Number(layer) + 1}, head ${Number(head) + 1}${off ? ", switched off" : ""}`);
+    button.setAttribute(
+      "aria-label",
+      `Layer ${Number(layer) + 1}, head ${Number(head) + 1}${off ? ", switched off" : ""}`,
+    );
   }
-  grid.querySelector("[data-average]")?.classList.toggle("chosen", state.layer === null && state.head === null);
+  grid.querySelector("[data-average]")?.classList.toggle(
+    "chosen",
+    state.layer === null && state.head === null,
+  );
 }
 
 function move(event, grid) {

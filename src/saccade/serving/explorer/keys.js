@@ -4,18 +4,22 @@ import { pin } from "./touch.js";
 
 export function listenToKeys(store) {
   document.addEventListener("keydown", (event) => {
-    const typing = event.target.closest?.("input, textarea, select");
     if (event.key === "Escape") letGo(store, event);
-    else if (!typing && event.key === "/") {
-      event.preventDefault();
-      document.querySelector("[data-testid=source]")?.focus();
-    } else if (!typing && event.key.toLowerCase() === "x" && !event.ctrlKey && !event.metaKey && !event.altKey) {
-      document.querySelector("[data-testid=switch]:enabled")?.click();
-    } else if (!typing && store.state.pin && ["ArrowLeft", "ArrowRight"].includes(event.key) && !event.defaultPrevented) {
-      movePin(store, event.key === "ArrowRight" ? 1 : -1, event);
-    }
+    const typing = event.target.closest?.("input, textarea, select");
+    if (typing || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    KEYS[event.key.toLowerCase()]?.(store, event);
   });
 }
+
+const KEYS = {
+  "/": (store, event) => {
+    event.preventDefault();
+    document.querySelector("[data-testid=source]")?.focus();
+  },
+  x: () => document.querySelector("[data-testid=switch]:enabled")?.click(),
+  arrowleft: (store, event) => movePin(store, -1, event),
+  arrowright: (store, event) => movePin(store, 1, event),
+};
 
 function letGo(store, event) {
   if (document.querySelector(".menu:not([hidden])")) return;
@@ -25,6 +29,7 @@ function letGo(store, event) {
 
 function movePin(store, by, event) {
   const { pin: place } = store.state;
+  if (!place) return;
   const next = { ...place, index: place.index + by };
   const there = document.querySelector(`[data-axis="${next.axis}"][data-index="${next.index}"]`);
   if (!there) return;

@@ -12,7 +12,9 @@ const FAINTEST = 0.04; // lines below this weight are drawn only when their word
 export function drawLines(box, scene, store, { differs = new Set(), height = 92 } = {}) {
   const width = box.clientWidth || 320;
   const plan =
-    layAcross(scene, width, height, ROOMY) ?? layAcross(scene, width, height, DENSE) ?? layUpright(scene, width);
+    layAcross(scene, width, height, ROOMY) ??
+    layAcross(scene, width, height, DENSE) ??
+    layUpright(scene, width);
   const lines = s("g", { class: "lines", "aria-hidden": "true" });
   const words = { columns: s("g", { class: "words" }), rows: s("g", { class: "words" }) };
   const drawn = new Map();
@@ -24,7 +26,14 @@ export function drawLines(box, scene, store, { differs = new Set(), height = 92 
       words[axis].append(word);
     });
   }
-  const svg = picture(plan.width, plan.height, "Words and what they look at", lines, words.columns, words.rows);
+  const svg = picture(
+    plan.width,
+    plan.height,
+    "Words and what they look at",
+    lines,
+    words.columns,
+    words.rows,
+  );
   svg.classList.add("sentence");
   box.replaceChildren(svg);
   box.classList.toggle("tall", scene.long);
@@ -47,12 +56,26 @@ function layAcross(scene, width, height, look) {
     let x = (width - sum - gap * (wide.length - 1)) / 2;
     const y = row === 0 ? 0 : TALL + height;
     return wide.map((w) => {
-      const place = { x, y, width: w, height: TALL, joinX: x + w / 2, joinY: row === 0 ? TALL + 1 : y - 1 };
+      const place = {
+        x,
+        y,
+        width: w,
+        height: TALL,
+        joinX: x + w / 2,
+        joinY: row === 0 ? TALL + 1 : y - 1,
+      };
       x += w + gap;
       return place;
     });
   });
-  return { look, upright: false, width, height: 2 * TALL + height + 2, columns: places[0], rows: places[1] };
+  return {
+    look,
+    upright: false,
+    width,
+    height: 2 * TALL + height + 2,
+    columns: places[0],
+    rows: places[1],
+  };
 }
 
 // Columns of words: what is looked at on the left, who looks on the right.
@@ -66,7 +89,14 @@ function layUpright(scene, width) {
       const w = Math.min(wordWidth(unit.text, ROOMY), room);
       const at = start ? x + room - w : x;
       const y = index * STEP;
-      return { x: at, y, width: w, height: STEP - 2, joinX: start ? x + room + 1 : x - 1, joinY: y + STEP / 2 - 1 };
+      return {
+        x: at,
+        y,
+        width: w,
+        height: STEP - 2,
+        joinX: start ? x + room + 1 : x - 1,
+        joinY: y + STEP / 2 - 1,
+      };
     });
   };
   const tallest = Math.max(scene.columns.units.length, scene.rows.units.length) * STEP;
@@ -99,7 +129,18 @@ function drawWord(scene, store, axis, index, place, plan) {
   return s(
     "g",
     { class: "word", ...touchable(store, focus, `${shown.slice(0, 100)}: ${verb}`) },
-    s("rect", { class: "fill", x: place.x, y: place.y, width: place.width, height: place.height, rx: 6, "fill-opacity": 0 }),
+    s(
+      "rect",
+      {
+        class: "fill",
+        x: place.x,
+        y: place.y,
+        width: place.width,
+        height: place.height,
+        rx: 6,
+        "fill-opacity": 0,
+      },
+    ),
     s(
       "text",
       { x, y: middle + 5, "text-anchor": anchor, "font-size": font, direction: "ltr" },

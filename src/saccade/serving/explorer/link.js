@@ -1,6 +1,7 @@
 // A link that restores the view: what was chosen stands in the address, behind the #.
 
 const WORDS = ["run", "other", "text", "view", "unit", "kind", "page"];
+const METHODS = ["greedy", "beam", "sample"];
 const COUNTS = ["layer", "head"];
 const DECODING = ["method", "beam", "choices", "temperature", "top_p", "seed", "length"];
 
@@ -27,8 +28,9 @@ export function fromHash(hash, before) {
     if (!parts.has(name)) continue;
     const number = Number(parts.get(name));
     if (name !== "method" && Number.isFinite(number)) decoding[name] = number;
-    if (name === "method" && ["greedy", "beam", "sample"].includes(parts.get(name))) decoding.method = parts.get(name);
+    if (name === "method" && METHODS.includes(parts.get(name))) decoding.method = parts.get(name);
   }
+  if (found.page !== "runs") found.page = "explore";
   found.decoding = decoding;
   const pin = /^(source|target|read) (rows|columns) (\d+)$/.exec(parts.get("pin") ?? "");
   if (pin) found.pin = { side: pin[1], axis: pin[2], index: Number(pin[3]) };

@@ -14,7 +14,20 @@ const store = createStore({ ...INITIAL, ...fromHash(location.hash, INITIAL) });
 const main = document.getElementById("main");
 
 // What belongs into the address; it is replaced, not pushed: Back leaves the page.
-const LINKED = ["run", "other", "text", "view", "unit", "kind", "page", "layer", "head", "decoding", "pin", "off"];
+const LINKED = [
+  "run",
+  "other",
+  "text",
+  "view",
+  "unit",
+  "kind",
+  "page",
+  "layer",
+  "head",
+  "decoding",
+  "pin",
+  "off",
+];
 
 startTheme();
 listenToKeys(store);
@@ -25,7 +38,9 @@ async function start() {
     const { runs } = await api.runs();
     const known = (name) => runs.some((run) => run.name === name);
     const { run, other } = store.state;
-    store.set({ runs, run: known(run) ? run : runs[0].name, other: known(other) && other !== run ? other : null });
+    store.set(
+      { runs, run: known(run) ? run : runs[0].name, other: known(other) && other !== run ? other : null },
+    );
   } catch (error) {
     main.replaceChildren(h("p", { class: "problem" }, error.message));
     return;

@@ -56,7 +56,10 @@ function drawCells(box, scene, store, cell, rows, columns, differs) {
 function drawCell(scene, store, t, key, weight, cell, gap) {
   const focus = { side: scene.rows.side, axis: "rows", index: t };
   const size = cell - gap;
-  const names = [scene.rows.units[t], scene.columns.units[key]].map((unit) => visible(unit.text).slice(0, 60));
+  const names = [
+    scene.rows.units[t],
+    scene.columns.units[key],
+  ].map((unit) => visible(unit.text).slice(0, 60));
   return s(
     "g",
     {
@@ -68,10 +71,28 @@ function drawCell(scene, store, t, key, weight, cell, gap) {
       onpointerleave: () => same(store.state.hover, focus) && store.set({ hover: null }),
       onclick: () => pin(store, focus),
     },
-    s("rect", { class: "empty", x: LABEL + key * cell, y: SLANT + t * cell, width: size, height: size, rx: cell > 20 ? 3 : 1 }),
     s(
       "rect",
-      { class: "fill", x: LABEL + key * cell, y: SLANT + t * cell, width: size, height: size, rx: cell > 20 ? 3 : 1, "fill-opacity": weight.toFixed(3) },
+      {
+        class: "empty",
+        x: LABEL + key * cell,
+        y: SLANT + t * cell,
+        width: size,
+        height: size,
+        rx: cell > 20 ? 3 : 1,
+      },
+    ),
+    s(
+      "rect",
+      {
+        class: "fill",
+        x: LABEL + key * cell,
+        y: SLANT + t * cell,
+        width: size,
+        height: size,
+        rx: cell > 20 ? 3 : 1,
+        "fill-opacity": weight.toFixed(3),
+      },
       s("title", {}, `${names[0]} → ${names[1]}: ${two(weight)}`),
     ),
   );
@@ -85,7 +106,12 @@ function rowLabel(scene, store, index, cell) {
   return s(
     "g",
     { class: "word", ...touchable(store, focus, `${shown.slice(0, 100)}: what it looks at`) },
-    s("text", { x: LABEL - 8, y, "text-anchor": "end", "font-size": "13" }, s("title", {}, shown.slice(0, 1000)), cut),
+    s(
+      "text",
+      { x: LABEL - 8, y, "text-anchor": "end", "font-size": "13" },
+      s("title", {}, shown.slice(0, 1000)),
+      cut,
+    ),
     underline(LABEL - 8 - textWidth(cut, FONT), LABEL - 8, y + 3),
   );
 }
@@ -143,7 +169,7 @@ function drawCanvas(box, scene, store, cell) {
   });
   canvas.style.width = `${columns * cell}px`;
   canvas.style.height = `${rows * cell}px`;
-  const most = scene.weights.reduce((top, row) => row.reduce((a, b) => Math.max(a, b), top), 0) || 1;
+  const most = largestOf(scene.weights);
   paint(canvas, scene.weights, most);
   const marker = h("div", { class: "marker", hidden: true });
   const start = `Point at the picture to read it; the darkest cell is ${two(most)}.`;
@@ -151,25 +177,42 @@ function drawCanvas(box, scene, store, cell) {
   box.replaceChildren(said, h("div", { class: "pixel-box" }, canvas, marker));
   const at = (event) => {
     const area = canvas.getBoundingClientRect();
-    const t = Math.min(rows - 1, Math.max(0, Math.floor(((event.clientY - area.top) / area.height) * rows)));
-    const key = Math.min(columns - 1, Math.max(0, Math.floor(((event.clientX - area.left) / area.width) * columns)));
+    const t = Math.min(
+      rows - 1,
+      Math.max(0, Math.floor(((event.clientY - area.top) / area.height) * rows)),
+    );
+    const key = Math.min(
+      columns - 1,
+      Math.max(0, Math.floor(((event.clientX - area.left) / area.width) * columns)),
+    );
     return [t, key];
   };
   canvas.addEventListener("pointermove", (event) => {
     const [t, key] = at(event);
-    const [row, column] = [scene.rows.units[t].text, scene.columns.units[key].text].map((text) => visible(text).slice(0, 40));
+    const [row, column] = [
+      scene.rows.units[t].text,
+      scene.columns.units[key].text,
+    ].map((text) => visible(text).slice(0, 40));
     said.textContent = `${row} → ${column}: ${two(scene.weights[t]?.[key] ?? 0)}`;
     const focus = { side: scene.rows.side, axis: "rows", index: t };
     if (!same(store.state.hover, focus)) store.set({ hover: focus });
   });
   canvas.addEventListener("pointerleave", () => store.set({ hover: null }));
-  canvas.addEventListener("click", (event) => pin(store, { side: scene.rows.side, axis: "rows", index: at(event)[0] }));
+  canvas.addEventListener(
+    "click",
+    (event) => pin(store, { side: scene.rows.side, axis: "rows", index: at(event)[0] }),
+  );
   return (focus) => {
     const place = placeOf(scene, focus);
     marker.hidden = place?.axis !== "rows";
     if (!marker.hidden) marker.style.top = `${place.index * cell}px`;
     marker.style.height = `${cell}px`;
   };
+}
+
+// What is all ink in a picture of a long text, whose weights are small by nature.
+export function largestOf(weights) {
+  return weights.reduce((top, row) => row.reduce((a, b) => Math.max(a, b), top), 0) || 1;
 }
 
 // Weights as pixels of the ink's colour, their opacity the weight; `most` is all ink.

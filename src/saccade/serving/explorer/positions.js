@@ -16,20 +16,36 @@ export async function drawPositions(box, run, size) {
     return;
   }
   const { name, dim, rows } = kept.get(key);
-  const canvas = h("canvas", { width: dim, height: rows.length, class: "pixels", role: "img", "aria-label": `Positions, ${rows.length} by ${dim}` });
+  const canvas = h(
+    "canvas",
+    {
+      width: dim,
+      height: rows.length,
+      class: "pixels",
+      role: "img",
+      "aria-label": `Positions, ${rows.length} by ${dim}`,
+    },
+  );
   paint(canvas, rows.map((row) => row.map((value) => (value + 1) / 2)));
   canvas.style.width = "100%";
   canvas.style.height = `${Math.max(160, Math.min(rows.length * 16, 480))}px`;
   const said = h("p", { class: "hint", "aria-live": "polite" }, "Point at the picture to read it.");
   canvas.addEventListener("pointermove", (event) => {
     const area = canvas.getBoundingClientRect();
-    const t = Math.min(rows.length - 1, Math.floor(((event.clientY - area.top) / area.height) * rows.length));
+    const t = Math.min(
+      rows.length - 1,
+      Math.floor(((event.clientY - area.top) / area.height) * rows.length),
+    );
     const i = Math.min(dim - 1, Math.floor(((event.clientX - area.left) / area.width) * dim));
     said.textContent = `position ${t}, dimension ${i}: ${two(rows[t][i])}`;
   });
   clear(
     box,
-    h("p", { class: "hint" }, `${name}, ${rows.length} positions by ${dim} dimensions; pale is −1, ink is 1.`),
+    h(
+      "p",
+      { class: "hint" },
+      `${name}, ${rows.length} positions by ${dim} dimensions; pale is −1, ink is 1.`,
+    ),
     h("div", { "data-testid": "positions" }, canvas),
     said,
   );

@@ -2,13 +2,29 @@
 
 import { h } from "./dom.js";
 
-const KEPT = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-opacity", "opacity", "font-family", "font-size", "font-weight", "visibility", "text-anchor", "text-decoration-line", "text-decoration-color"];
+const KEPT = [
+  "fill",
+  "fill-opacity",
+  "stroke",
+  "stroke-width",
+  "stroke-opacity",
+  "opacity",
+  "font-family",
+  "font-size",
+  "font-weight",
+  "visibility",
+  "text-anchor",
+  "text-decoration-line",
+  "text-decoration-color",
+];
 
 export const FORMATS = { SVG: saveSvg, PNG: savePng, HTML: saveHtml };
 
 // The pictures of the view: its SVGs, and canvases as images in one.
 function pictures(view) {
-  return [...view.querySelectorAll("svg, canvas.pixels")].filter((each) => each.getBoundingClientRect().width > 0);
+  return [...view.querySelectorAll("svg, canvas.pixels")].filter(
+    (each) => each.getBoundingClientRect().width > 0,
+  );
 }
 
 // One drawing with all of them, below each other; colours and fonts stand in the elements.
@@ -34,7 +50,9 @@ export function asSvg(view) {
   root.setAttribute("viewBox", `0 0 ${size.width} ${size.height}`);
   for (const [name, value] of Object.entries(size)) root.setAttribute(name, value);
   const paper = document.createElementNS("http://www.w3.org/2000/svg", "rect");
-  for (const [name, value] of Object.entries({ ...size, fill: getComputedStyle(view).backgroundColor })) paper.setAttribute(name, value);
+  for (const [name, value] of Object.entries(
+    { ...size, fill: getComputedStyle(view).backgroundColor },
+  )) paper.setAttribute(name, value);
   root.prepend(paper);
   return { text: new XMLSerializer().serializeToString(root), ...size };
 }

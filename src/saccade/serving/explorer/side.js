@@ -7,7 +7,10 @@ const SHOWN = 5;
 
 export function drawChoices(box, prediction, scene, focus) {
   const token = spokenToken(prediction, scene, focus);
-  if (!token || token.alternatives.length === 0) return clear(box, hint("Each word's rivals appear here."));
+  if (!token || token.alternatives.length === 0) return clear(
+    box,
+    hint("Each word's rivals appear here."),
+  );
   const at = prediction.target.tokens.indexOf(token);
   const title = `“${piece(token.text).slice(0, 40)}” · step ${at + 1} · p ${two(token.probability)}`;
   const rivals = token.alternatives.some((each) => each.id === token.id)
@@ -38,7 +41,11 @@ export function drawLooks(box, scene, focus) {
   return clear(
     box,
     h("h2", {}, `“${word}” ${verb} · ${scene.title}`),
-    h("div", { class: "bars", "data-testid": "looks" }, found.map((each) => bar(each.text, each.weight, true))),
+    h(
+      "div",
+      { class: "bars", "data-testid": "looks" },
+      found.map((each) => bar(each.text, each.weight, true)),
+    ),
   );
 }
 

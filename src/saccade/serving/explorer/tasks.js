@@ -1,4 +1,4 @@
-// What fits each task: its words, and the views it has, in the order of their tabs. A task more is a line more.
+// What fits each task: its words, and its views in the order of their tabs. A task more is an entry more.
 
 import { drawArithmetic } from "./arithmetic.js";
 import { attentionOf, drawHeads } from "./heads.js";
@@ -14,14 +14,40 @@ import { drawTree } from "./tree.js";
 // A view draws a pane into a box and returns what lights a focus up in it.
 // A pane: {run, prediction, scene, differs, first}, what one run has to show.
 const VIEWS = {
-  text: { title: "Text", blind: true, draw: (box, pane, store) => drawText(box, pane.prediction, pane.scene, store) },
+  text: {
+    title: "Text",
+    blind: true,
+    draw: (box, pane, store) => drawText(box, pane.prediction, pane.scene, store),
+  },
   lines: { title: "Lines", blind: true, draw: drawOverview },
-  matrix: { title: "Matrix", draw: (box, pane, store) => drawMatrix(scrolling(box), pane.scene, store, { largest: 40, differs: pane.differs }) },
+  matrix: {
+    title: "Matrix",
+    draw: (box, pane, store) => drawMatrix(
+      scrolling(box),
+      pane.scene,
+      store,
+      { largest: 40, differs: pane.differs },
+    ),
+  },
   heads: { title: "All heads", draw: drawAllHeads },
-  arithmetic: { title: "Arithmetic", draw: (box, pane, store) => following(store, () => drawArithmetic(box, pane, store, { long: true })) },
-  tree: { title: "Beam tree", blind: true, draw: (box, pane, store) => void drawTree(box, pane.searched, pane.run, store) },
+  arithmetic: {
+    title: "Arithmetic",
+    draw: (box, pane, store) => following(store, () => drawArithmetic(box, pane, store, { long: true })),
+  },
+  tree: {
+    title: "Beam tree",
+    blind: true,
+    draw: (box, pane, store) => void drawTree(box, pane.searched, pane.run, store),
+  },
   mask: { title: "Mask", draw: (box, pane) => void drawMask(box, pane.scene) },
-  positions: { title: "Positions", draw: (box, pane) => void drawPositions(box, pane.run, Math.min(512, Math.max(20, pane.scene.columns.units.length))) },
+  positions: {
+    title: "Positions",
+    draw: (box, pane) => void drawPositions(
+      box,
+      pane.run,
+      Math.min(512, Math.max(20, pane.scene.columns.units.length)),
+    ),
+  },
 };
 
 const SEQUENCES = ["lines", "matrix", "heads", "arithmetic", "mask", "positions"];
@@ -53,7 +79,11 @@ export function viewsOf(summary) {
 
 // Lines, with the matrix and the arithmetic below them.
 function drawOverview(box, pane, store) {
-  const [lines, matrix, numbers] = [h("div"), h("div", { class: "scroll" }), h("div", { class: "beside" })];
+  const [lines, matrix, numbers] = [
+    h("div"),
+    h("div", { class: "scroll" }),
+    h("div", { class: "beside" }),
+  ];
   if (!pane.scene.attention) {
     clear(box, lines);
     return drawLines(lines, pane.scene, store, { differs: pane.differs });

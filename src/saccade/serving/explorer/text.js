@@ -11,7 +11,9 @@ export function drawText(box, prediction, scene, store) {
   const first = { side: "read", axis: "columns", index: 0 };
   const tokens = [
     drawToken(read.tokens[0], first, letters, store),
-    ...target.tokens.map((token, index) => drawToken(token, { side: "target", axis: "rows", index }, letters, store)),
+    ...target.tokens.map(
+      (token, index) => drawToken(token, { side: "target", axis: "rows", index }, letters, store),
+    ),
   ];
   const text = h("div", { class: "text", "data-testid": "text", dir: "auto" }, tokens);
   clear(box, text);
@@ -24,7 +26,14 @@ function drawToken(token, place, letters, store) {
   const shown = own === "" ? visible(token.text) : own.replace(/\n/g, "⏎\n");
   const kind = token.given || place.axis === "columns" ? "token given" : "token";
   const verb = place.axis === "rows" ? "what it looks at" : "who looks at it";
-  return h("span", { class: own === "" ? `${kind} special` : kind, ...touchable(store, place, `${visible(token.text)}: ${verb}`) }, shown);
+  return h(
+    "span",
+    {
+      class: own === "" ? `${kind} special` : kind,
+      ...touchable(store, place, `${visible(token.text)}: ${verb}`),
+    },
+    shown,
+  );
 }
 
 // A row is the step that predicted its token, one further on; a column is the token itself.

@@ -67,7 +67,9 @@ function edge(node, from, to) {
 function drawNode(nodes, index, place, run, store, lit) {
   const node = nodes[index];
   const shown = piece(node.text);
-  const show = () => store.set({ path: { run, ids: ancestors(nodes, index).map((at) => nodes[at].id), index } });
+  const show = () => store.set(
+    { path: { run, ids: ancestors(nodes, index).map((at) => nodes[at].id), index } },
+  );
   return s(
     "g",
     {
@@ -80,9 +82,21 @@ function drawNode(nodes, index, place, run, store, lit) {
       onclick: show,
       onkeydown: (event) => event.key === "Enter" && show(),
     },
-    s("rect", { class: "fill", x: place.x - 4, y: place.y - 1, width: WORD + 6, height: STEP - 3, rx: 4 }),
-    s("text", { x: place.x, y: place.y + 13, "font-size": "13" }, s("title", {}, `${shown} ${two(node.probability)}`), fitted(shown, WORD - 32, "13px")),
-    s("text", { class: "number", x: place.x + WORD, y: place.y + 13, "text-anchor": "end", "font-size": "11" }, two(node.probability)),
+    s(
+      "rect",
+      { class: "fill", x: place.x - 4, y: place.y - 1, width: WORD + 6, height: STEP - 3, rx: 4 },
+    ),
+    s(
+      "text",
+      { x: place.x, y: place.y + 13, "font-size": "13" },
+      s("title", {}, `${shown} ${two(node.probability)}`),
+      fitted(shown, WORD - 32, "13px"),
+    ),
+    s(
+      "text",
+      { class: "number", x: place.x + WORD, y: place.y + 13, "text-anchor": "end", "font-size": "11" },
+      two(node.probability),
+    ),
   );
 }
 
@@ -98,7 +112,8 @@ function legend(nodes) {
   return h(
     "p",
     { class: "hint" },
-    `${nodes.length} candidates, ${kept} kept. Inked: returned; faint: dropped. Click one to see its sentence and what it looked at.`,
+    `${nodes.length} candidates, ${kept} kept. Inked: returned; faint: dropped. `,
+    "Click one to see its sentence and what it looked at.",
   );
 }
 
