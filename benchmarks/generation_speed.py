@@ -87,7 +87,7 @@ def _by_place(found: Sequence[Competitor], options: GenerationOptions) -> Report
     span, new = options.span, options.length - 1
     report = Report(
         "generation-places",
-        f"Generation, microseconds a token, as they are streamed: the first {span} of {new:,}, the "
+        f"Generation, CPU-microseconds a token, streamed: the first {span} of {new:,}, the "
         f"last {span}, and what attention alone takes there",
         ["", f"first {span}", f"last {span}", "growth"],
     )

@@ -18,7 +18,8 @@ export function drawHeads(box, prediction, run, store, { switching = true, large
     if (most > 1 || attention.layers.length > 1) grid.append(rowHeader(layer, number, run, store));
     else grid.append(h("span"));
     for (let head = 0; head < most; head++) {
-      grid.append(layer.weights[head] ? thumbnail(layer, number, head, run, store, attention.scale > 1) : h("span"));
+      const draw = () => thumbnail(layer, number, head, run, store, attention.scale > 1);
+      grid.append(layer.weights[head] ? draw() : h("span"));
     }
   });
   const foot = h("div", { class: "heads-foot" });
