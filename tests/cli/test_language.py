@@ -139,9 +139,11 @@ def test_eval_states_how_it_read(saccade: Saccade, folder: Path, text: str) -> N
 @pytest.mark.serial
 def test_workers_change_nothing(saccade: Saccade, folder: Path, text: str) -> None:
     one, two = (
-        saccade("eval", folder, "--data", text, "--workers", workers, "--json").out
+        json.loads(saccade("eval", folder, "--data", text, "--workers", workers, "--json").out)
         for workers in (1, 2)
     )
+    for found in (one, two):
+        assert found.pop("seconds") * found.pop("examples_per_second") > 0
     assert one == two
     stdin = "".join(f"{'abcdefgh'[n % 8]}\n" for n in range(130)).encode()
     lines = [

@@ -69,6 +69,8 @@ def test_a_server_answers_until_it_is_interrupted(run_folder: Path) -> None:
         [sys.executable, "-m", "saccade", "explore", str(run_folder), "--port", "0"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env={**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"},
+        # A shell's background job ignores the signal, and its children would too.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
     )  # fmt: skip
     try:
         assert process.stdout is not None

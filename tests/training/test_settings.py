@@ -81,7 +81,9 @@ def test_a_model_that_does_not_do_the_task_names_those_that_do(
         tasks = ("listen",)
 
     monkeypatch.setitem(module.MODELS, "deaf", Deaf)
-    with pytest.raises(InputError, match="'deaf' does not do 'translate'; these do: seq2seq, transformer"):
+    with pytest.raises(
+        InputError, match="'deaf' does not do 'translate'; these do: seq2seq, transformer"
+    ):
         resolved({"model": {"name": "deaf"}})
 
 
