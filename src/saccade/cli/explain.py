@@ -20,7 +20,8 @@ class Place:
     head: int = 0
     """Counted from 0."""
     token: str = "0"  # noqa: S105  not a password
-    """A token of the output (in an encoder of the input): its place from 0, or its text."""
+    """By its text, or its place from 0: in the output; in an encoder, in the input; in a language
+    model, after the first token of the prompt."""
 
 
 def explain(

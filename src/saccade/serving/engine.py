@@ -81,7 +81,7 @@ class Engine:
         """The first vectors of a model's positions; a model without any says so."""
         module: Any = self._model(name).module
         if not hasattr(module, "positions"):
-            raise InputError(f"{name} adds no positions to its tokens: it reads them in order")
+            raise InputError(f"{name} adds no vectors of positions to its tokens: none to show")
         limit = module.positions.limit
         with torch.inference_mode():
             rows = module.positions.first(size if limit is None else min(size, limit))
