@@ -20,8 +20,7 @@ class Place:
     head: int = 0
     """Counted from 0."""
     token: str = "0"  # noqa: S105  not a password
-    """By its text, or its place from 0: in the output; in an encoder, in the input; in a language
-    model, after the first token of the prompt."""
+    """Its text, or its place from 0 in the output (encoder: input; generate: prompt[1:] + output)."""
 
 
 def explain(
