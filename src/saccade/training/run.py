@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from saccade.config import dump_toml, override, read_toml
 from saccade.errors import InputError
+from saccade.inspection.stored import read_log
 from saccade.tasks.task import Evaluation, Plain, Task
 from saccade.training.checkpoint import load_tensors, save_tensors, write_file
 from saccade.training.machine import cores
@@ -150,17 +151,7 @@ class Run:
             file.write(json.dumps(values, allow_nan=False) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
-        try:
-            lines = (self.path / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
-        except FileNotFoundError:
-            return []
-        found = []
-        for line in lines:
-            try:
-                found.append(json.loads(line))
-            except ValueError:
-                continue  # the last line of a process that was killed while writing it
-        return found
+        return read_log(self.path)
 
     def cut_metrics(self, step: int) -> None:
         """Forget what was logged after `step`: it will be logged again."""
