@@ -20,9 +20,9 @@ from saccade.serving.server import Server, address, bound
 
 DOCS = Path(__file__).parent
 DEMO = DOCS.parent / "demo"
-SENTENCE = "Jane visite l'Afrique en septembre."
+SENTENCE = "L'animal n'a pas traversé la rue parce qu'il était trop fatigué."
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
-COMMON = {"text": SENTENCE, "method": "beam", "pin": "target rows 1", "layer": 1, "head": 0}
+COMMON = {"text": SENTENCE, "method": "beam", "pin": "target rows 8"}  # "it"
 DESK, PHONE = {"width": 1280, "height": 960}, {"width": 390, "height": 844}
 PICTURES = [  # file, size, colours, what the link adds
     ("explorer", DESK, "light", {}),
