@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from saccade.blocks.meta import shapes_only
 from saccade.config import dump_toml, override, read_toml
 from saccade.errors import InputError
 from saccade.inspection.stored import read_log
@@ -229,7 +230,7 @@ def _similar(path: Path) -> str:
 
 def build_module(settings: Settings, task: Task, *, meta: bool = False) -> nn.Module:
     config = settings.model_config(task.model_fields())
-    with torch.device("meta" if meta else "cpu"):
+    with torch.device("cpu"), shapes_only() if meta else nullcontext():
         module: nn.Module = task.build(settings.model_class, config)
     return module
 
