@@ -49,15 +49,24 @@ def name_of(path: Path) -> str:
     return path.relative_to(PROJECT).as_posix()
 
 
+def fenced(path: Path, language: str) -> list[re.Match[str]]:
+    """The fenced blocks of a language in a document."""
+    pattern = re.compile(rf"^```{language}\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+    return list(pattern.finditer(path.read_text("utf-8")))
+
+
 def blocks(language: str) -> list[object]:
-    """The fenced blocks of a language in all documents, each under its file and line."""
-    found = []
-    for path in DOCUMENTS:
-        text = path.read_text("utf-8")
-        for match in re.finditer(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
-            line = text.count("\n", 0, match.start()) + 1
-            found.append(pytest.param(match[1], id=f"{name_of(path)}:{line}"))
-    return found
+    """Those of all documents, each under its file and line."""
+    return [
+        pytest.param(
+            each[1], id=f"{name_of(path)}:{each.string.count(chr(10), 0, each.start()) + 1}"
+        )
+        for path in DOCUMENTS
+        for each in fenced(path, language)
+    ]
+
+
+SESSIONS = [path for path in DOCUMENTS if fenced(path, "console")]
 
 
 def shortened(text: str) -> str:
@@ -114,12 +123,14 @@ def test_python_blocks_run(source: str, reader: dict[str, str], tmp_path: Path) 
 
 
 @pytest.mark.serial
-@pytest.mark.parametrize("source", blocks("console"))
-def test_console_blocks_run(source: str, reader: dict[str, str], tmp_path: Path) -> None:
-    commands = [line[2:] for line in source.splitlines() if line.startswith("$ ")]
-    assert commands, "a console block shows commands after '$ '"
-    for command in commands:
-        run(["/bin/sh", "-c", shortened(command)], reader, tmp_path)
+@pytest.mark.parametrize("path", SESSIONS, ids=name_of)
+def test_console_blocks_run(path: Path, reader: dict[str, str], tmp_path: Path) -> None:
+    """One after the other, as somebody reads who has still what an earlier one made."""
+    for block in fenced(path, "console"):
+        commands = [line[2:] for line in block[1].splitlines() if line.startswith("$ ")]
+        assert commands, "a console block shows commands after '$ '"
+        for command in commands:
+            run(["/bin/sh", "-c", shortened(command)], reader, tmp_path)
 
 
 @pytest.mark.serial

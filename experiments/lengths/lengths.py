@@ -8,7 +8,6 @@ length, words unknown to the vocabulary included (Bahdanau et al. 2015, figure 2
 is skipped when the same command is given again; `--steps 100` only shows that it works.
 """
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -16,9 +15,9 @@ from cyclopts import Parameter
 from cyclopts import run as command
 
 import saccade
-from saccade.cli import run as call
+from saccade.cli import must
 from saccade.cli.compare import show
-from saccade.cli.terminal import console, note, say
+from saccade.cli.terminal import console, say
 from saccade.data.readers import read_pairs
 from saccade.inspection.charts import quality_by_length
 from saccade.inspection.comparison import Comparison
@@ -65,9 +64,9 @@ def lengths(
             model = ["--model", "seq2seq", "--set", f"model.attention={attention}"]
             vocabulary = ["--set", "task.tokenizer=words", "--set", "task.vocab_size=1200"]
             how = [*model, *vocabulary, "--set", "task.joint=false", *more, *budget]
-            do("train", "translate", *data, *how, "--out", run, "--resume")
+            must("train", "translate", *data, *how, "--out", run, "--resume")
             if not (run / "evals" / "test.json").is_file():
-                do("eval", run, "--data", f"{corpus}/test", "--name", "test")
+                must("eval", run, "--data", f"{corpus}/test", "--name", "test")
             runs.append(run)
         report(saccade.compare(runs, "test"), out, words, None if words == "all" else cap)
 
@@ -96,14 +95,6 @@ def report(found: Comparison, out: Path, words: str, longest: int | None) -> Non
         f"(claim: {FALLS} or more), by {attention:.1f} with it (claim: less than {HOLDS}): "
         f"the claim {verdict}"
     )
-
-
-def do(*arguments: object) -> None:
-    """A command of saccade; when it fails, so does the experiment."""
-    note("saccade " + " ".join(map(str, arguments)))
-    code = call(list(map(str, arguments)))
-    if code:
-        sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ finished is skipped when the same command is given again. Fewer of them, or shor
     python experiments/scores/sweep.py --scores additive dot --attentions global --steps 200
 """
 
-import sys
 from itertools import product
 from pathlib import Path
 from typing import Annotated
@@ -19,9 +18,9 @@ from rich.table import Table
 
 import saccade
 from saccade.blocks.scores import SCORES
-from saccade.cli import run as call
+from saccade.cli import must
 from saccade.cli.compare import WIDE
-from saccade.cli.terminal import console, note
+from saccade.cli.terminal import console
 from saccade.inspection.comparison import Comparison, decimal, rounded
 
 WEIGHTINGS = ("soft", "hard")
@@ -60,22 +59,16 @@ def sweep(
         settings = [word for part in parts for word in ("--set", f"model.{part}")]
         data = ["--train", f"{corpus}/train", "--dev", f"{corpus}/dev"]
         model = ["--model", "seq2seq", "--set", "task.vocab_size=1500"]
-        do("train", "translate", *data, *model, *settings, *more, *budget, "--out", run, "--resume")
+        must(
+            "train", "translate", *data, *model, *settings, *more, *budget, "--out", run, "--resume"
+        )
         if not (run / "evals" / "test.json").is_file():
             gold = ["--data", f"{corpus}/test", "--alignments", f"{corpus}/test"]
-            do("eval", run, *gold, "--name", "test")
+            must("eval", run, *gold, "--name", "test")
         runs.append(run)
     page = console()
     page.width = max(page.width, WIDE)
     page.print(table(saccade.compare(runs, "test")))
-
-
-def do(*arguments: object) -> None:
-    """A command of saccade; when it fails, so does the sweep."""
-    note("saccade " + " ".join(map(str, arguments)))
-    code = call(list(map(str, arguments)))
-    if code:
-        sys.exit(code)
 
 
 def table(found: Comparison) -> Table:

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from saccade.errors import InputError
 from saccade.inspection.alignment import (
     AttentionMap,
-    align_words,
     alignment_error_rate,
-    parse_pharaoh,
     pharaoh,
     word_weights,
 )
+from saccade.inspection.alignment_error import best_source, parse_links
 from saccade.inspection.page import static_table
 
 SOURCE = ["Jane", "visite", "l'", "Afrique", "en", "septembre"]
@@ -47,13 +46,14 @@ def test_pieces_are_summed_over_the_source_and_averaged_over_the_target():
     expected = torch.tensor([[0.5, 0.5], [0.1, 0.9], [0.75, 0.25]])
     torch.testing.assert_close(word_weights(weights, *spans), expected)
     # "big" looks most at the piece Afri, and with ka even more at its word
-    assert align_words(weights, *spans)[1:] == [(1, 1), (0, 2)]
+    assert {(1, 1), (0, 2)} <= best_source(word_weights(weights, *spans))
 
 
 def test_the_sum_decides_not_the_strongest_piece():
     weights = torch.tensor([[0.3, 0.3, 0.4]])
     pieces = [(0, 2), (2, 4), (5, 8)]
-    assert align_words(weights, pieces, [(0, 3)], [(0, 4), (5, 8)], [(0, 3)]) == [(0, 0)]
+    merged = word_weights(weights, pieces, [(0, 3)], [(0, 4), (5, 8)], [(0, 3)])
+    assert best_source(merged) == {(0, 0)}
 
 
 def test_a_piece_over_two_words_is_split_by_characters():
@@ -64,26 +64,30 @@ def test_a_piece_over_two_words_is_split_by_characters():
 
 def test_special_tokens_belong_to_no_word_and_idle_words_have_no_link():
     weights = torch.tensor([[0.1, 0.9], [0.0, 1.0], [0.5, 0.5]])  # the second source piece is </s>
-    links = align_words(weights, [(0, 3), (3, 3)], [(0, 2), (3, 5)], [(0, 3)], [(0, 2), (3, 5)])
-    assert links == [(0, 0)]
-    assert align_words(weights, [(0, 3), (3, 3)], [(0, 2), (3, 5)], [], [(0, 2)]) == []
+    pieces = ([(0, 3), (3, 3)], [(0, 2), (3, 5)])
+    assert best_source(word_weights(weights, *pieces, [(0, 3)], [(0, 2), (3, 5)])) == {(0, 0)}
+    assert best_source(word_weights(weights, *pieces, [], [(0, 2)])) == set()
 
 
 def test_late_attention_is_read_from_later_rows():
     words = [(0, 1), (2, 3), (4, 5)]
     late = torch.tensor([[0.0, 0.0, 1.0], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    diagonal = [(0, 0), (1, 1), (2, 2)]
-    assert align_words(late, words, words, words, words, steps_late=1) == diagonal
-    assert align_words(late, words, words, words, words) == [(2, 0), (0, 1), (1, 2)]
+
+    def links(weights, steps_late):
+        spans = (words, words, words, words)
+        return best_source(word_weights(weights, *spans, steps_late=steps_late))
+
+    assert links(late, 1) == {(0, 0), (1, 1), (2, 2)}
+    assert links(late, 0) == {(2, 0), (0, 1), (1, 2)}
     # without the row of the end of the sentence, the last word is left alone
-    assert align_words(late[:3], words, words, words, words, steps_late=1) == diagonal[:2]
+    assert links(late[:3], 1) == {(0, 0), (1, 1)}
 
 
 def test_weights_that_do_not_fit_the_spans_are_refused():
     with pytest.raises(InputError, match="1 rows and 2 columns do not fit 1 target and 1 source"):
-        align_words(torch.ones(1, 2), [(0, 1)], [(0, 1)], [(0, 1)], [(0, 1)])
+        word_weights(torch.ones(1, 2), [(0, 1)], [(0, 1)], [(0, 1)], [(0, 1)])
     with pytest.raises(InputError, match="-1 steps late"):
-        align_words(torch.ones(1, 1), [(0, 1)], [(0, 1)], [(0, 1)], [(0, 1)], steps_late=-1)
+        word_weights(torch.ones(1, 1), [(0, 1)], [(0, 1)], [(0, 1)], [(0, 1)], steps_late=-1)
 
 
 # Alignment error rate
@@ -119,15 +123,11 @@ def test_error_rate_at_its_ends():
 @given(st.lists(st.tuples(st.integers(0, 99), st.integers(0, 99))))
 @settings(max_examples=50, deadline=None)
 def test_pharaoh_there_and_back(links):
-    assert parse_pharaoh(pharaoh(links)) == sorted(set(links))
+    assert parse_links(pharaoh(links)) == (set(links), set(links))
 
 
-def test_pharaoh_is_in_order_and_checked():
+def test_pharaoh_is_in_order():
     assert pharaoh([(1, 2), (0, 0), (1, 2)]) == "0-0 1-2"
-    assert parse_pharaoh(" 3-12\n") == [(3, 12)]
-    for wrong in ("1", "1-", "-1", "a-b", "1-2-3", "1p2", "²-1"):
-        with pytest.raises(InputError, match="not a link"):
-            parse_pharaoh(wrong)
 
 
 # The map

@@ -161,6 +161,8 @@ def test_a_run_without_log_and_weights_has_dashes(tmp_path, runs):
 def test_names_tell_runs_apart():
     assert distinct([Path("a/x"), Path("b/y")]) == ["x", "y"]
     assert distinct([Path("a/x"), Path("b/x")]) == ["a/x", "b/x"]
+    with pytest.raises(InputError, match=r"^a/x is named twice"):
+        distinct([Path("a/x"), Path("a/../a/x")])
 
 
 def test_ways_of_decoding_that_differ_are_noted(tmp_path):

@@ -9,9 +9,11 @@ from torch import nn
 
 from saccade.blocks.masks import masked_softmax
 from saccade.blocks.recording import Observed, record_inside
+from saccade.blocks.relative import RelativeDot
+from saccade.blocks.scores import SCORES
 from saccade.errors import InputError
 from saccade.inspection.ablation import without_heads
-from saccade.inspection.explain import explain, work_out
+from saccade.inspection.explain import FORMULAS, explain, work_out
 from saccade.inspection.traces import Tokens, kind_of
 
 SOURCE, TARGET = [3, 4, 5, 6], [BOS, 7, 8]
@@ -99,6 +101,10 @@ def test_the_numbers_reproduce_the_output_of_the_layer(score, layer):
     torch.testing.assert_close(found.steps.weights, weights)
     torch.testing.assert_close(found.steps.average, weights @ found.steps.v)
     assert ("√" in found.formula) == (found.steps.scale is not None)
+
+
+def test_every_score_has_a_formula():
+    assert {*SCORES.values(), RelativeDot} <= FORMULAS.keys()
 
 
 def test_the_parts_recorded_are_of_the_chosen_head_and_token():

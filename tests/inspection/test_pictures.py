@@ -15,20 +15,22 @@ from matplotlib.image import imread
 
 from saccade.errors import InputError
 from saccade.inspection import paper
+from saccade.inspection.charts import learning_curves, quality_by_length
 from saccade.inspection.paper import visible
 from saccade.inspection.pictures import (
     distributions,
     head_grid,
     heat_map,
-    learning_curve,
     mask_picture,
     positions_picture,
-    quality_by_length,
     save_figure,
 )
+from saccade.inspection.resampling import length_buckets
+from saccade.inspection.stored import Point
 
 WORDS = ["They", "are", "watching", "."]
-CURVES = {"with attention": [(10, 26.0), (20, 27.0), (30, 26.5)], "_plain $x$": [(10, 25), (30, 9)]}
+CURVES = {"with attention": [26.0, 27.0, 26.5], "_plain $x$": [25.0, 9.0, float("nan")]}
+POINTS = {name: [Point(n, n / 2, y) for n, y in enumerate(row)] for name, row in CURVES.items()}
 
 
 def weights(rows, columns, heads=None):
@@ -45,10 +47,13 @@ PICTURES = {
     "positions": (lambda: positions_picture(torch.randn(20, 512)), ["position", "dimension"]),
     "causal mask": (lambda: mask_picture(torch.ones(4, 4).tril().bool(), WORDS, WORDS), WORDS),
     "numbered mask": (lambda: mask_picture(torch.rand(2, 12) > 0.5), ["1", "2", "12"]),
-    "learning curve": (lambda: learning_curve(CURVES, "BLEU", "Runs"), [*CURVES, "step", "BLEU"]),
+    "learning curves": (
+        lambda: learning_curves(POINTS, POINTS, "BLEU", "Runs"),
+        [*CURVES, "updates", "minutes of training", "dev BLEU", "Runs"],
+    ),
     "quality by length": (
-        lambda: quality_by_length(CURVES, "BLEU", 20),
-        [*CURVES, "sentence length", "longest in training"],
+        lambda: quality_by_length(CURVES, length_buckets([10, 20, 30], 3), "BLEU", 20),
+        [*CURVES, "BLEU", "longest in training: 20"],
     ),
     "distributions": (
         lambda: distributions(torch.eye(4), weights(4, 4), WORDS),
@@ -119,13 +124,8 @@ def test_empty_and_flat_maps_and_half_precision_are_drawn(tmp_path):
     for matrix in (torch.zeros(0, 0), torch.zeros(2, 3), torch.ones(2, 3, dtype=torch.bfloat16)):
         rows, columns = matrix.shape
         save_figure(heat_map(matrix, WORDS[:columns], WORDS[:rows]), tmp_path / "a.png")
-    for curves in (
-        {},
-        {"none yet": []},
-        {"one": [(1, 2.0)]},
-        {"nan": [(1, 2.0), (2, float("nan"))]},
-    ):
-        save_figure(learning_curve(curves, "loss"), tmp_path / "b.svg")
+    one = {"none yet": [], "one": [Point(1, 0.0, 2.0)]}
+    save_figure(learning_curves(one, {}, "loss"), tmp_path / "b.svg")
 
 
 def test_drawing_leaves_no_trace_in_matplotlib():

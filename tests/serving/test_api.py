@@ -12,6 +12,7 @@ from fastapi.testclient import TestClient
 
 from saccade.decoding.options import DecodeOptions
 from saccade.serving import trace
+from saccade.serving.app import create_app
 from saccade.serving.engine import BusyError, Engine
 from saccade.serving.schemas import BODY_LIMIT, TEXT_LIMIT, PredictRequest
 
@@ -70,6 +71,16 @@ def test_positions_are_the_models_own(client: TestClient, engine: Engine) -> Non
     torch.testing.assert_close(
         torch.tensor(found["rows"]), module.positions.first(7), atol=1e-4, rtol=0
     )
+
+
+def test_folders_of_the_same_name_are_told_apart(engine: Engine) -> None:
+    again = Engine({"a/x": engine.models["small"], "b/x": engine.models["other"]})
+    with TestClient(create_app(again), base_url="http://127.0.0.1") as client:
+        assert client.get("/v1/runs/a%2Fx").json()["summary"]["model"] == "transformer"
+        assert client.get("/v1/runs/b%2Fx").json()["summary"]["model"] == "seq2seq"
+        assert client.get("/v1/runs/a%2Fx/positions?size=3").json()["dim"] == 16
+        assert "no vectors" in client.get("/v1/runs/b%2Fx/positions").json()["error"]
+    again.close()
 
 
 def test_a_prediction_is_that_of_the_model(client: TestClient, engine: Engine) -> None:

@@ -15,8 +15,8 @@ from tiny_runs import write_corpus
 
 TARGET = Path(__file__).parent / "kill_target.py"
 SRC = Path(__file__).parents[2] / "src"
-STEPS = 100
-KILLED = (f"train.steps={STEPS}", "train.save_every=1")
+STEPS = 60
+KILLED = (f"train.steps={STEPS}", "train.ema=0.9", "train.save_every=1")
 
 
 @pytest.fixture(scope="module")
@@ -96,14 +96,15 @@ def test_a_kill_changes_nothing(
 
 
 @pytest.mark.serial
-def test_terminated_saves_and_continues(tmp_path: Path, corpus: list[str]) -> None:
-    settings = (f"train.steps={STEPS}", "train.save_every=50", "train.ema=0.9")
-    finish(tmp_path / "whole", corpus, *settings)
-    with started(tmp_path / "cut", corpus, *settings) as process:
-        wait_until((tmp_path / "cut" / "metrics.jsonl").exists, process)
+def test_terminated_saves_and_continues(
+    tmp_path: Path, corpus: list[str], whole: tuple[bytes, ...]
+) -> None:
+    out, settings = tmp_path / "run", (*KILLED, f"train.save_every={STEPS}")
+    with started(out, corpus, *settings) as process:
+        wait_until((out / "metrics.jsonl").exists, process)
         process.terminate()
         process.communicate(timeout=60)
     assert process.returncode == 143
-    assert 0 < last_step(tmp_path / "cut") < STEPS
-    finish(tmp_path / "cut", corpus, *settings)
-    assert weights(tmp_path / "cut") == weights(tmp_path / "whole")
+    assert 0 < last_step(out) < STEPS
+    finish(out, corpus, *settings)
+    assert weights(out) == whole

@@ -75,6 +75,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code)
 
 
+def must(*arguments: object) -> None:
+    """A verb as a step of a script, which ends with its exit code if it fails."""
+    words = list(map(str, arguments))
+    note(" ".join(("saccade", *words)))
+    if code := run(words):
+        sys.exit(code)
+
+
 def run(arguments: Sequence[str]) -> int:
     """The exit code of a verb; what goes wrong is told in one message."""
     try:

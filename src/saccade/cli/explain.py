@@ -20,7 +20,7 @@ class Place:
     head: int = 0
     """Counted from 0."""
     token: str = "0"  # noqa: S105  not a password
-    """A token of the output (in an encoder of the input): its place from 0, or its text."""
+    """Its text, or its place from 0 in the output (encoder: input; generate: text[1:])."""
 
 
 def explain(

@@ -75,7 +75,7 @@ def _settings(config: type) -> Iterator[str]:
 
 def parameters(cls: Any, values: dict[str, Any]) -> int:
     """Of the model with these settings; nothing is allocated."""
-    import torch
+    from saccade.blocks.meta import shapes_only
 
     required = {
         field.name: VOCABULARY
@@ -83,7 +83,7 @@ def parameters(cls: Any, values: dict[str, Any]) -> int:
         if field.default is dataclasses.MISSING
     }
     shared = {"joint": True} if "source_vocab_size" in required else {}
-    with torch.device("meta"):
+    with shapes_only():
         model = cls(cls.Config(**required, **values), **shared)
     return sum(parameter.numel() for parameter in model.parameters())
 

@@ -154,24 +154,6 @@ def word_weights(
     return (to_target / pieces).mT @ recorded @ to_source
 
 
-def align_words(
-    weights: Float[Tensor, "T S"],
-    source_spans: Sequence[Span],
-    target_spans: Sequence[Span],
-    source_word_spans: Sequence[Span],
-    target_word_spans: Sequence[Span],
-    steps_late: int = 0,
-) -> list[Link]:
-    """Link each target word to the source word it looks at most (see `word_weights`)."""
-    spans = (source_spans, target_spans, source_word_spans, target_word_spans)
-    merged = word_weights(weights, *spans, steps_late=steps_late)
-    if not merged.numel():
-        return []
-    best, source = merged.max(dim=1)
-    looked = (best > 0).tolist()  # a word that looks nowhere has no link
-    return [(s, t) for t, s in enumerate(source.tolist()) if looked[t]]
-
-
 def alignment_error_rate(
     predicted: Sequence[Collection[Link]],
     sure: Sequence[Collection[Link]],
@@ -196,21 +178,6 @@ def alignment_error_rate(
 def pharaoh(links: Iterable[Link]) -> str:
     """Links as a line such as "0-0 1-2": source-target, counted from 0, in order."""
     return " ".join(f"{source}-{target}" for source, target in sorted(set(links)))
-
-
-def parse_pharaoh(line: str) -> list[Link]:
-    """The links of a line such as "0-0 1-2"."""
-    links = []
-    for word in line.split():
-        source, dash, target = word.partition("-")
-        if not (dash and _is_count(source) and _is_count(target)):
-            raise InputError(f"not a link: {word!r}; expected source-target, such as 0-0 or 3-12")
-        links.append((int(source), int(target)))
-    return links
-
-
-def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdigit()
 
 
 def _shares(pieces: Sequence[Span], words: Sequence[Span]) -> Float[Tensor, "N W"]:

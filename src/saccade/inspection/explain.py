@@ -27,6 +27,7 @@ from saccade.blocks.recording import (
     find_attention,
     record_inside,
 )
+from saccade.blocks.relative import RelativeDot
 from saccade.blocks.scores import (
     Additive,
     Concat,
@@ -51,6 +52,7 @@ FORMULAS: dict[type[Score], str] = {
     Location: "W q",
     Cosine: "sharpening · q·k / (|q| |k|)",
     Gaussian: "-|q - k|² / 2",
+    RelativeDot: "((q + u)·k + (q + v)·W r) / √K",  # r: the sinusoids of their distance
 }
 PRODUCTS = (Dot, ScaledDot, General)  # their first step is the product of q and a (prepared) k
 

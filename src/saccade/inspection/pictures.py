@@ -13,17 +13,14 @@ from saccade.inspection.emoji import emoji_as_images
 from saccade.inspection.paper import (
     FAINT,
     Number,
-    Point,
     array,
     axes_at,
     beside,
     draw_cells,
-    draw_lines,
     drawing,
     frame,
     height_of,
     ink,
-    label_axes,
     page,
     put_key,
     put_title,
@@ -128,38 +125,6 @@ def mask_picture(
         draw_cells(axes, mask.float(), top=1.0, gap=1.5)
         put_words(axes, keys, queries, size=10)
         put_title(axes, title, lift=height_of(keys))
-    return figure
-
-
-def learning_curve(
-    curves: Mapping[str, Sequence[Point]], quality: str, title: str = ""
-) -> "matplotlib.figure.Figure":
-    """Quality (or loss) over training steps: (step, value) points for each run."""
-    with drawing():
-        figure, axes = page(5.6, 3.2)
-        draw_lines(axes, curves, marker="")
-        label_axes(axes, "step", quality)
-        put_title(axes, title)
-    return figure
-
-
-def quality_by_length(
-    curves: Mapping[str, Sequence[Point]],
-    quality: str,
-    longest_in_training: Number | None = None,
-    title: str = "",
-) -> "matplotlib.figure.Figure":
-    """Quality over sentence length (Bahdanau et al. 2015, figure 2): (length, value) points."""
-    with drawing():
-        figure, axes = page(5.6, 3.2)
-        draw_lines(axes, curves, marker="o")
-        if longest_in_training is not None:
-            axes.axvline(longest_in_training, color=FAINT, linewidth=0.8, linestyle=(0, (4, 4)))
-            where = (longest_in_training, 1.01)
-            across, align = axes.get_xaxis_transform(), ("center", "bottom")
-            say(axes, where, "longest in training", transform=across, size=8, align=align)
-        label_axes(axes, "sentence length", quality)
-        put_title(axes, title, lift=0.16 if longest_in_training is not None else 0.0)
     return figure
 
 

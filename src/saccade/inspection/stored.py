@@ -105,20 +105,18 @@ class StoredRun:
 def read_runs(paths: Sequence[str | Path]) -> list[StoredRun]:
     """The runs in these folders, each under a name of its own."""
     places = [Path(path) for path in paths]
-    if len(set(places)) < len(places):
-        again = next(str(place) for place in places if places.count(place) > 1)
-        raise InputError(f"{again} is named twice")
-    runs = [StoredRun("", place, _config(place), _log(place)) for place in places]
-    labels = distinct(places)
     return [
-        StoredRun(label, run.path, run.config, run.log)
-        for label, run in zip(labels, runs, strict=True)
+        StoredRun(label, place, _config(place), read_log(place))
+        for label, place in zip(distinct(places), places, strict=True)
     ]
 
 
 def distinct(places: Sequence[Path]) -> list[str]:
     """The last parts of the paths, as many as it takes to tell them apart."""
     parts = [place.resolve().parts for place in places]
+    for place, each in zip(places, parts, strict=True):
+        if parts.count(each) > 1:
+            raise InputError(f"{place} is named twice")
     count = 1
     while len({each[-count:] for each in parts}) < len(parts):
         count += 1
@@ -144,7 +142,8 @@ def _whole(found: Any) -> bool:
     return False
 
 
-def _log(place: Path) -> list[dict[str, Any]]:
+def read_log(place: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics.jsonl."""
     try:
         lines = (place / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:

@@ -7,6 +7,7 @@ MOST = {
     "dim": 1 << 16,
     "embedding_dim": 1 << 16,
     "layers": 1000,
+    "decoder_layers": 1000,
     "heads": 1 << 16,
     "ffn_dim": 1 << 20,
     "limit": 1 << 24,

@@ -42,9 +42,8 @@ from saccade.blocks.scores import SCORES
 from saccade.blocks.sequences import Padded
 from saccade.config import find, fitting, part
 from saccade.errors import InputError
+from saccade.models.limits import check_rates, check_sizes
 
-# A run folder may be a stranger's: beyond these, building its model would fill the memory.
-MOST = {"dim": 1 << 16, "embedding_dim": 1 << 16, "layers": 1000, "decoder_layers": 1000}
 Part = str | dict[str, Any]  # a name, or a table with a name and parameters
 
 
@@ -70,12 +69,8 @@ class Seq2SeqConfig:
     dropout: float = 0.2  # of embeddings, between layers, before the output
 
     def __post_init__(self) -> None:
-        for name, most in MOST.items():
-            value = getattr(self, name)
-            if value is not None and not 1 <= value <= most:
-                raise InputError(f"{name} is {value}, it must be from 1 to {most}")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout is {self.dropout}, it must be from 0 to below 1")
+        check_sizes(self, "dim", "embedding_dim", "layers", "decoder_layers")
+        check_rates(self, "dropout")
 
 
 class Seq2Seq(nn.Module):

@@ -48,13 +48,14 @@ def _add_runs(app: FastAPI, engine: Engine) -> None:
     def runs() -> schemas.RunList:
         return engine.runs()
 
-    @app.get("/v1/runs/{name}")
-    def run(name: str) -> schemas.RunDetails:
-        return engine.run(name)
-
-    @app.get("/v1/runs/{name}/positions")
+    # A name may be a path, where folders are called the same: the longer address comes first.
+    @app.get("/v1/runs/{name:path}/positions")
     def positions(name: str, size: Annotated[int, Query(ge=1, le=512)] = 20) -> schemas.Positions:
         return engine.positions(name, size)
+
+    @app.get("/v1/runs/{name:path}")
+    def run(name: str) -> schemas.RunDetails:
+        return engine.run(name)
 
 
 def _add_work(app: FastAPI, engine: Engine) -> None:

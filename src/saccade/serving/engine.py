@@ -20,6 +20,7 @@ from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError, nearest
 from saccade.inspection.ablation import without_heads
 from saccade.inspection.explain import explain
+from saccade.inspection.stored import distinct
 from saccade.serving import folder, schemas
 from saccade.serving.answers import ANSWERS, Answers, GrowingTree, tree_nodes
 from saccade.serving.trace import layers_by_kind
@@ -81,7 +82,7 @@ class Engine:
         """The first vectors of a model's positions; a model without any says so."""
         module: Any = self._model(name).module
         if not hasattr(module, "positions"):
-            raise InputError(f"{name} adds no positions to its tokens: it reads them in order")
+            raise InputError(f"{name} adds no vectors of positions to its tokens: none to show")
         limit = module.positions.limit
         with torch.inference_mode():
             rows = module.positions.first(size if limit is None else min(size, limit))
@@ -223,16 +224,12 @@ class UnknownRunError(InputError):
 
 
 def load_runs(paths: Sequence[Path], *, allow_code: bool = False) -> dict[str, Model]:
-    """The models of some runs by short names: the folder's, with its parent's where two agree."""
-    names = [path.resolve().name for path in paths]
-    found: dict[str, Model] = {}
-    for path, name in zip(paths, names, strict=True):
-        parent = path.resolve().parent.name
-        short = name if names.count(name) == 1 else f"{parent}-{name}"
-        while short in found:
-            short += "'"
-        found[short] = load(Run(path), allow_code=allow_code)
-    return found
+    """The models of some runs by the names that `saccade compare` gives them."""
+    names = distinct(paths)
+    return {
+        name: load(Run(path), allow_code=allow_code)
+        for name, path in zip(names, paths, strict=True)
+    }
 
 
 def summary(name: str, model: Model) -> schemas.RunSummary:

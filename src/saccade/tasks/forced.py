@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from saccade.blocks.recording import record_attention
@@ -112,10 +112,9 @@ def _told(task: Any, source: str, target: str) -> Told:
 @torch.inference_mode()
 def _forced(task: Any, model: Any, pairs: list[Told]) -> list[Forced]:
     device = next(model.parameters()).device
-    sources = _padded([pair.source for pair in pairs], task.source.pad).to(device)
-    lengths = torch.tensor([len(pair.source) for pair in pairs]).to(device)
-    state = model.start(Padded(sources, lengths))
-    told = _padded([[task.target.bos, *pair.target] for pair in pairs], task.target.pad)
+    state = model.start(Padded.of([pair.source for pair in pairs], task.source.pad, device))
+    said = [[task.target.bos, *pair.target] for pair in pairs]
+    told = Padded.of(said, task.target.pad, device).tokens
     with record_attention(model, model.alignment_layers) as seen:
         for tokens in told.unbind(dim=1):
             _, state = model.step(tokens, state)
@@ -128,8 +127,3 @@ def _forced(task: Any, model: Any, pairs: list[Told]) -> list[Forced]:
         }
         found.append(Forced(pair, layers))
     return found
-
-
-def _padded(rows: list[list[int]], pad: int) -> Int[Tensor, "B T"]:
-    size = max(map(len, rows))
-    return torch.tensor([row + [pad] * (size - len(row)) for row in rows])

@@ -1,6 +1,5 @@
 """From what each token looked at to what each word looked at."""
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -8,10 +7,9 @@ import torch
 
 from saccade.data.tokenizers import Tokenizer
 from saccade.errors import InputError
-from saccade.inspection.alignment import AttentionMap, Link, Span, word_weights
+from saccade.inspection.alignment import AttentionMap, Span, word_weights
+from saccade.inspection.alignment_error import word_spans
 from saccade.tasks.task import Prediction
-
-WORD = re.compile(r"\S+")
 
 
 def word_map(task: Any, text: str, prediction: Prediction) -> AttentionMap:
@@ -22,8 +20,7 @@ def word_map(task: Any, text: str, prediction: Prediction) -> AttentionMap:
     read = text.lower() if task.config.lowercase else text
     pieces = task.source.spans(read)[: len(attention.source)]
     pieces += [(0, 0)] * (len(attention.source) - len(pieces))  # the end, which lies in no word
-    words = [found.span() for found in WORD.finditer(read)]
-    said = [found.span() for found in WORD.finditer(prediction.text)]
+    words, said = word_spans(read), word_spans(prediction.text)
     spans = (pieces, token_spans(task.target, prediction.ids), words, said)
     weights = {
         layer: word_weights(attention.average(layer), *spans)[None] for layer in attention.weights
@@ -36,15 +33,6 @@ def word_map(task: Any, text: str, prediction: Prediction) -> AttentionMap:
         [text[start:end] for start, end in words],
         [prediction.text[start:end] for start, end in said],
     )
-
-
-def word_links(words: AttentionMap) -> list[Link]:
-    """Each word of the prediction with the source word it looks at most."""
-    if not words.source or not words.target:
-        return []
-    best, source = words.average().max(dim=1)
-    pairs = zip(source.tolist(), best.tolist(), strict=True)
-    return [(s, t) for t, (s, weight) in enumerate(pairs) if weight > 0]
 
 
 def token_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Span]:

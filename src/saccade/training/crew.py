@@ -140,5 +140,5 @@ def refuse_batch_statistics(module: nn.Module, pieces: int) -> None:
     if pieces > 1 and any(getattr(part, "depends_on_batch", False) for part in module.modules()):
         raise InputError(
             "batch norm over time depends on the batch: set train.processes=1 and "
-            "train.accumulate=1, or take model.norm=layer"
+            "train.accumulate=1, or take a norm of each example, such as layer norm"
         )

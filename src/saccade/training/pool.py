@@ -22,8 +22,8 @@ import torch
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError, TrainingError
 from saccade.inspection.alignment import pharaoh
+from saccade.inspection.alignment_error import best_source
 from saccade.tasks.task import Plain, Prediction
-from saccade.tasks.words import word_links
 from saccade.training.machine import keep_memory, one_thread_environment
 from saccade.training.model import Model, Precision, load
 from saccade.training.team import follow_parent, private_output
@@ -70,7 +70,8 @@ def _answer(model: Model, work: Work, text: str, prediction: Prediction) -> Answ
         answer["alternatives"] = [_plain(other) for other in prediction.alternatives]
     if work.alignment:
         seen = prediction.attention is not None
-        answer["alignment"] = pharaoh(word_links(model.words(text, prediction))) if seen else ""
+        links = best_source(model.words(text, prediction).average()) if seen else ()
+        answer["alignment"] = pharaoh(links)
     return answer
 
 

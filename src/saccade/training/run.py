@@ -6,7 +6,7 @@ import os
 import platform
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from saccade.blocks.meta import shapes_only
 from saccade.config import dump_toml, override, read_toml
 from saccade.errors import InputError
+from saccade.inspection.stored import read_log
 from saccade.tasks.task import Evaluation, Plain, Task
 from saccade.training.checkpoint import load_tensors, save_tensors, write_file
 from saccade.training.machine import cores
@@ -150,17 +152,7 @@ class Run:
             file.write(json.dumps(values, allow_nan=False) + "\n")
 
     def metrics(self) -> list[dict[str, Any]]:
-        try:
-            lines = (self.path / "metrics.jsonl").read_text(encoding="utf-8").split("\n")
-        except FileNotFoundError:
-            return []
-        found = []
-        for line in lines:
-            try:
-                found.append(json.loads(line))
-            except ValueError:
-                continue  # the last line of a process that was killed while writing it
-        return found
+        return read_log(self.path)
 
     def cut_metrics(self, step: int) -> None:
         """Forget what was logged after `step`: it will be logged again."""
@@ -238,7 +230,7 @@ def _similar(path: Path) -> str:
 
 def build_module(settings: Settings, task: Task, *, meta: bool = False) -> nn.Module:
     config = settings.model_config(task.model_fields())
-    with torch.device("meta" if meta else "cpu"):
+    with torch.device("cpu"), shapes_only() if meta else nullcontext():
         module: nn.Module = task.build(settings.model_class, config)
     return module
 
