@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from signal import SIGTERM, raise_signal
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from saccade.training import carry
 from saccade.training.checkpoint import load_tensors, steps
 from saccade.training.model import load
 from saccade.training.run import Run
+from saccade.training.signals import Interrupted
 
 SRC = Path(__file__).parents[2] / "src"
 RNN = ["model.cell=gru", "model.dim=8", "model.layers=2"]
@@ -188,6 +190,21 @@ def test_a_model_that_counts_is_a_run_like_any(files: list[str], tmp_path: Path)
     run.weights.write_bytes(run.weights.read_bytes()[:-20])
     with pytest.raises(InputError, match="not a valid safetensors"):
         load(run)
+
+
+def test_a_cut_run_of_a_model_that_counts_counts_again(files: list[str], tmp_path: Path) -> None:
+    """Stopped after its one update, which is saved; with the same settings and with others."""
+    told = tiny_text(files)
+    told["model"] = {"name": "markov", "preset": "kneser-ney", "order": 3}
+    told["task"]["dev"] = files
+    whole, _ = train(told, tmp_path / "whole")
+    for name, sets in {"same": [], "other": ["model.order=2"]}.items():
+        with pytest.raises(Interrupted):
+            train(override(told, sets), tmp_path / name, update=lambda *_: raise_signal(SIGTERM))
+        run, _ = train(told, tmp_path / name, resume=True, accept_changes=bool(sets))
+        assert same(load_tensors(run.weights), load_tensors(whole.weights))
+        assert run.evaluation("dev")["metrics"] == whole.evaluation("dev")["metrics"]
+        assert [line["step"] for line in run.metrics()] == [1]
 
 
 def test_an_impossible_text_has_an_infinite_loss(files: list[str], tmp_path: Path) -> None:
