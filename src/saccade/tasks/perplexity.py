@@ -80,6 +80,8 @@ def _texts(
         if passage.last:
             yield ids, owners
             ids, owners = [], []
+    if owners:  # a text of which only the beginning is asked about
+        yield ids, owners
 
 
 def _rows(text: tuple[list[int], list[tuple[int, int]]], reading: Reading) -> Iterator[Row]:
