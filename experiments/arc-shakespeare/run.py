@@ -58,12 +58,6 @@ def trained(name: str, config: dict[str, Any], told: argparse.Namespace) -> sacc
     )
 
 
-def parameters(run: saccade.Run) -> int:
-    """Weights, or the counts that a chain keeps."""
-    model = saccade.load(run)
-    return int(getattr(model.module, "entries", model.parameters))
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("runs/arc-shakespeare"))
@@ -79,7 +73,8 @@ def main() -> None:
         bits = run.evaluation("dev")["metrics"]["bits per character"]["value"]
         seconds = run.metrics()[-1]["seconds"]
         note = f"  ({REASONS.get(name, 'not better here')})" if bits >= before else ""
-        print(f"{name:20} {bits:9.3f} {parameters(run):11,} {seconds:8.0f}{note}", flush=True)
+        parameters = saccade.load(run).parameters
+        print(f"{name:20} {bits:9.3f} {parameters:11,} {seconds:8.0f}{note}", flush=True)
         before = bits
 
 

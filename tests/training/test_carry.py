@@ -11,6 +11,7 @@ from tiny_runs import tiny_text, train, weights_at, write_text
 
 from saccade.config import override
 from saccade.errors import InputError
+from saccade.inspection.stored import read_runs
 from saccade.training import carry
 from saccade.training.checkpoint import load_tensors, steps
 from saccade.training.model import load
@@ -181,7 +182,10 @@ def test_a_model_that_counts_is_a_run_like_any(files: list[str], tmp_path: Path)
     kept = run.evaluation("dev")["metrics"]["loss"]["value"]
     assert model.evaluate(files).main.value == pytest.approx(kept)
     assert [line["step"] for line in run.metrics()] == [1]
-    assert "markov for generate" in (run.path / "README.md").read_text()
+    card = (run.path / "README.md").read_text()
+    assert "markov for generate" in card
+    assert f"{model.parameters:,} parameters" in card
+    assert model.parameters == read_runs([run.path])[0].parameters > 0
     (found,) = model.predict(["abc"])
     assert found.text
     assert "".join(model.stream("abc")) == found.text
