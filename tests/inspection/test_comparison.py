@@ -155,7 +155,7 @@ def test_a_run_without_log_and_weights_has_dashes(tmp_path, runs):
     assert [rounded(value) for value in (None, 0.5, 33.33, 7770.7, 12345, 1510400)] == [
         *("–", "0.5", "33.3", "7,771", "12.3 k", "1.51 M")
     ]
-    assert (decimal(85.251), decimal(0.1418)) == ("85.25", "0.142")
+    assert [decimal(each) for each in (85.251, 1.8824, 0.1418)] == ["85.25", "1.882", "0.142"]
 
 
 def test_names_tell_runs_apart():
