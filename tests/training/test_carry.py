@@ -74,6 +74,24 @@ def test_a_killed_run_goes_on_with_what_it_carried(
     assert weights_at(cut, 10, "carry")
 
 
+@pytest.mark.parametrize("change", ["train.batch_tokens=48", "train.accumulate=2"])
+@pytest.mark.parametrize("name", CARRYING)
+def test_where_micro_batches_changed_nothing_is_carried_over(
+    files: list[str], tmp_path: Path, name: str, change: str
+) -> None:
+    """What is carried is then of the rows there are now, as in a run begun so."""
+    with pytest.raises(Killed):
+        train(config(files, name), tmp_path / "run", update=die_at(4))
+    told = config(files, name, change)
+    run, _ = train(told, tmp_path / "run", resume=True, accept_changes=True)
+    anew, _ = train(told, tmp_path / "anew")
+    shapes = [
+        {key: tensor.shape for key, tensor in weights_at(each, 6, "carry").items()}
+        for each in (run, anew)
+    ]
+    assert shapes[0] == shapes[1]
+
+
 @pytest.mark.serial
 def test_a_team_carries_what_one_process_carries(
     files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

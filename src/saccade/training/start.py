@@ -106,6 +106,8 @@ def _take_up(trainer: Trainer, start: Start, events: Events) -> None:
     counting = counts(crew.module)
     found = None if counting else checkpoint.load_latest(crew.run.checkpoints, events.warn)
     if found is not None:
+        if start.accept_changes:  # other micro-batches may have other rows
+            found.tensors.pop("carry", None)
         trainer.restore(found)
         return
     crew.run.cut_metrics(0)
