@@ -115,6 +115,27 @@ def test_a_team_carries_what_one_process_carries(
     assert values[0] == pytest.approx(values[1], abs=1e-4)
 
 
+@pytest.mark.serial
+def test_a_rank_that_cannot_leave_its_carry_costs_a_checkpoint_and_not_the_run(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(SRC))
+    place = tmp_path / "run" / ".carry-1.safetensors"
+
+    def block(_: Any, update: Any) -> None:
+        """In the second update, something stands where the other rank writes."""
+        if update.step == 2:
+            place.mkdir()
+        elif update.step == 3:
+            place.rmdir()
+
+    told = config(files, "rnn", "train.steps=4", "train.processes=2")
+    run, warnings = train(told, tmp_path / "run", update=block)
+    assert steps(run.checkpoints) == [1, 3, 4]
+    (told_of,) = [each for each in warnings if "no checkpoint at step 2" in each]
+    assert "training process 1 could not write what it carries" in told_of
+
+
 def test_what_is_carried_is_used_and_left_behind_after_an_epoch(
     files: list[str], tmp_path: Path
 ) -> None:
