@@ -11,7 +11,13 @@ from stored_runs import evaluation, sentences, write_run
 
 import saccade
 from saccade.errors import InputError
-from saccade.inspection.charts import Bar, bar_columns, learning_curves, quality_by_length
+from saccade.inspection.charts import (
+    Bar,
+    bar_columns,
+    learning_curves,
+    loss_by_place,
+    quality_by_length,
+)
 from saccade.inspection.comparison import compare, decimal, rounded
 from saccade.inspection.resampling import Interval, length_buckets
 from saccade.inspection.stored import distinct, read_runs
@@ -199,6 +205,9 @@ def test_charts_without_numbers_are_refused():
 def test_odd_numbers_are_drawn():
     bars = [Bar(None, "–"), Bar(0.0, "0"), Bar(2.0, "2", Interval(1.0, 3.0))]
     assert bar_columns(["a", "b", "$c$"], {"x": bars}, "title")
+    assert loss_by_place({"a": [3.0, 2.0], "b": [2.5, 2.0]})
+    with pytest.raises(InputError, match="no loss by place"):
+        loss_by_place({"a": []})
     assert quality_by_length({"a": [0.0]}, length_buckets([3, 3], 1), "BLEU", 20)
 
 

@@ -135,6 +135,17 @@ def quality_by_length(
     return figure
 
 
+def loss_by_place(values: Mapping[str, Sequence[float]]) -> "matplotlib.figure.Figure":
+    """The loss by place in the context (nats a token): what is carried helps the first most."""
+    if not any(values.values()):
+        raise InputError("no loss by place to draw")
+    with drawing():
+        figure, axes = page(5.6, 3.2)
+        draw_lines(axes, {name: list(enumerate(row, 1)) for name, row in values.items()}, "")
+        label_axes(axes, "place in the context", "loss, nats a token")
+    return figure
+
+
 def _mark_longest(axes: "matplotlib.axes.Axes", longest: Number) -> None:
     axes.axvline(longest, color=FAINT, linewidth=0.8, linestyle=(0, (4, 4)))
     across, align = axes.get_xaxis_transform(), ("center", "bottom")
