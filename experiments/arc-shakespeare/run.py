@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import saccade
+from saccade.inspection.charts import loss_by_place
+from saccade.inspection.pictures import save_figure
+from saccade.tasks.perplexity import by_place
 
 TRAIN, DEV = "data:tinyshakespeare/train.txt.gz", "data:tinyshakespeare/dev.txt.gz"
 LEARNS: dict[str, Any] = {"train": {"batch_tokens": 2048, "schedule": "cosine"}}
@@ -33,6 +36,8 @@ STEPS: dict[str, dict[str, Any]] = {
     "GPT": {**LEARNS, "model": {"name": "gpt", **NANO}},
     "Transformer-XL": {**LEARNS, "model": {"name": "transformer-xl", "memory": 128, **NANO}},
 }  # fmt: skip
+# Of the same size: one begins each context with nothing, one carries its memory.
+PLACED, FIRST = ("GPT", "Transformer-XL"), 16
 # Why a step may be behind the one before it.
 REASONS = {
     "Markov 2 with skips": "pairs vote, each alone: of characters far apart none tells much",
@@ -58,10 +63,20 @@ def trained(name: str, config: dict[str, Any], told: argparse.Namespace) -> sacc
     )
 
 
-def parameters(run: saccade.Run) -> int:
-    """Weights, or the counts that a chain keeps."""
-    model = saccade.load(run)
-    return int(getattr(model.module, "entries", model.parameters))
+def show_places(runs: dict[str, saccade.Run], out: Path) -> None:
+    """The loss by place in the context, side by side: a chart, and the first places as numbers."""
+    found = {}
+    for name, run in runs.items():
+        model = saccade.load(run)
+        units = model.task.units(model.task.examples([DEV], lambda _: None))
+        nats, tokens = by_place(model.module, units, model.task.reading)
+        found[name] = (nats / tokens.clamp(min=1)).tolist()
+        first, rest = (
+            float(nats[part].sum() / tokens[part].sum())
+            for part in (slice(FIRST), slice(FIRST, None))
+        )
+        print(f"{name:20} loss {first:.3f} at the first {FIRST} places, {rest:.3f} at the others")
+    save_figure(loss_by_place(found), out / "loss-by-place.svg")
 
 
 def main() -> None:
@@ -73,14 +88,17 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", default=quick)
     told = parser.parse_args()
     print(f"{'':20} {'bits/char':>9} {'parameters':>11} {'seconds':>8}")
-    before = float("inf")
+    before, runs = float("inf"), {}
     for name in told.only:
-        run = trained(name, STEPS[name], told)
+        run = runs[name] = trained(name, STEPS[name], told)
         bits = run.evaluation("dev")["metrics"]["bits per character"]["value"]
         seconds = run.metrics()[-1]["seconds"]
         note = f"  ({REASONS.get(name, 'not better here')})" if bits >= before else ""
-        print(f"{name:20} {bits:9.3f} {parameters(run):11,} {seconds:8.0f}{note}", flush=True)
+        parameters = saccade.load(run).parameters
+        print(f"{name:20} {bits:9.3f} {parameters:11,} {seconds:8.0f}{note}", flush=True)
         before = bits
+    if runs.keys() >= set(PLACED):
+        show_places({name: runs[name] for name in PLACED}, told.out)
 
 
 if __name__ == "__main__":

@@ -40,6 +40,32 @@ def test_the_table(saccade: Saccade, two: list[Path]) -> None:
     assert all(line == line.rstrip() for line in lines)
 
 
+def test_losses_have_the_digits_in_which_they_differ(saccade: Saccade, tmp_path: Path) -> None:
+    """Two language models a hundredth of a nat apart, on passages."""
+    texts, folders = sentences(), []
+    for name, share in {"one": 1.88, "two": 1.9}.items():
+        rows = [
+            {"text": text, "tokens": len(text), "nats": len(text) * (share + 0.001 * len(text))}
+            for text in texts
+        ]
+        value = sum(row["nats"] for row in rows) / sum(row["tokens"] for row in rows)
+        loss = {"value": value, "signature": "unit:nats/token", "better": "smaller"}
+        dev = {"metrics": {"loss": loss}, "by_example": rows}
+        folders.append(write_run(tmp_path / name, task="generate", dev=dev))
+    said, found = saccade("compare", *folders), compare(folders)
+    quality, _, lengths = [line for line in said.out.splitlines() if line.startswith("two ")]
+    (one, two), interval = found.runs, found.runs[1].main.interval
+    assert interval is not None
+    half = (interval.high - interval.low) / 2
+    assert f"{two.main.value:.3f} ± {half:.3f}" in quality
+    assert "+0.020 (+0.020 to +0.020)" in quality
+    assert lengths.split()[1:-1] == [f"{value:.3f}" for value in two.by_length or []]
+    assert one.by_length is not None
+    assert f"+{one.by_length[-1] - one.by_length[0]:.3f}" in said.out
+    assert "loss by length: words in the passage (passages)" in said.out
+    assert "source" not in said.out
+
+
 def test_a_narrow_terminal_cuts_no_number(
     saccade: Saccade, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,13 @@ from stored_runs import evaluation, sentences, write_run
 
 import saccade
 from saccade.errors import InputError
-from saccade.inspection.charts import Bar, bar_columns, learning_curves, quality_by_length
+from saccade.inspection.charts import (
+    Bar,
+    bar_columns,
+    learning_curves,
+    loss_by_place,
+    quality_by_length,
+)
 from saccade.inspection.comparison import compare, decimal, rounded
 from saccade.inspection.resampling import Interval, length_buckets
 from saccade.inspection.stored import distinct, read_runs
@@ -155,7 +161,7 @@ def test_a_run_without_log_and_weights_has_dashes(tmp_path, runs):
     assert [rounded(value) for value in (None, 0.5, 33.33, 7770.7, 12345, 1510400)] == [
         *("–", "0.5", "33.3", "7,771", "12.3 k", "1.51 M")
     ]
-    assert (decimal(85.251), decimal(0.1418)) == ("85.25", "0.142")
+    assert [decimal(each) for each in (85.251, 1.8824, 0.1418)] == ["85.25", "1.882", "0.142"]
 
 
 def test_names_tell_runs_apart():
@@ -201,6 +207,9 @@ def test_charts_without_numbers_are_refused():
 def test_odd_numbers_are_drawn():
     bars = [Bar(None, "–"), Bar(0.0, "0"), Bar(2.0, "2", Interval(1.0, 3.0))]
     assert bar_columns(["a", "b", "$c$"], {"x": bars}, "title")
+    assert loss_by_place({"a": [3.0, 2.0], "b": [2.5, 2.0]})
+    with pytest.raises(InputError, match="no loss by place"):
+        loss_by_place({"a": []})
     assert quality_by_length({"a": [0.0]}, length_buckets([3, 3], 1), "BLEU", 20)
 
 

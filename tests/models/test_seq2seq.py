@@ -15,7 +15,7 @@ from saccade.data.batches import PairBatch
 from saccade.decoding.search import SearchOptions, beam_search
 from saccade.errors import InputError
 from saccade.models.seq2seq import Seq2Seq, Seq2SeqConfig
-from saccade.tasks.objectives import DrawnObjective, translate_objective
+from saccade.tasks.objectives import DrawnObjective, TranslateObjective, translate_objective
 
 SIZES = {"source_vocab_size": 13, "target_vocab_size": 13}
 SOURCES = [[3, 4, 5, 6, 7], [8, 9], [5]]
@@ -149,6 +149,15 @@ def test_hard_attention_is_taught_the_gradient_of_the_expected_loss(
     found = torch.autograd.grad(taught, weights)
     for a, b in zip(found, wanted, strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_a_model_that_does_not_learn_draws_nothing_and_has_only_a_loss():
+    model = Variant("seq2seq", {"weighting": "hard"}).build()
+    found, _ = translate_objective(model, smoothing=0.1).eval()(batch(), None)
+    wanted, _ = TranslateObjective(model, smoothing=0.1).eval()(batch(), None)
+    assert set(found) == {"loss"}
+    torch.testing.assert_close(found["loss"].sum, wanted["loss"].sum)
+    assert found["loss"].count == wanted["loss"].count
 
 
 def test_draws_follow_from_the_key():

@@ -16,7 +16,7 @@ from saccade.data.tokenizers import train_tokenizer
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError
 from saccade.tasks import perplexity
-from saccade.tasks.perplexity import Reading, language_metrics
+from saccade.tasks.perplexity import Reading, by_place, language_metrics
 from saccade.training.model import Model, load
 from saccade.training.settings import resolve
 
@@ -298,3 +298,21 @@ def test_passages_are_the_examples(model: Model, files: list[str]) -> None:
     assert [example["text"] for example in found.examples] == texts
     total = sum(example["nats"] for example in found.examples)
     assert total / found.counts["tokens"] == pytest.approx(found.main.value)
+
+
+def test_nats_by_place_are_all_nats_each_where_it_was_read(model: Model, files: list[str]) -> None:
+    task: Any = model.task
+    units = task.units(task.examples(files, lambda _: None))
+    nats, tokens = by_place(model.module, units, task.reading)
+    found = model.evaluate(files)
+    assert int(tokens.sum()) == found.counts["tokens"]
+    assert float(nats.sum() / tokens.sum()) == pytest.approx(found.main.value)
+    # The first place of each whole context is read with nothing before it; the last one overlaps.
+    ids = [task.tokenizer.bos, *task.tokenizer.encode(Path(files[0]).read_text())]
+    whole = 16 * ((len(ids) - 1) // 16)
+    read, gold = (torch.tensor(ids[k : whole + k : 16]).unsqueeze(1) for k in (0, 1))
+    with torch.no_grad():
+        logits = model.module.logits(model.module(read)[0])[:, 0].double()
+    alone = -logits.log_softmax(-1).gather(1, gold).sum()
+    assert float(nats[0]) == pytest.approx(float(alone), rel=1e-5)
+    assert int(tokens[0]) == len(read)

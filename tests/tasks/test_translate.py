@@ -246,3 +246,29 @@ def test_a_stream_says_the_same_piece_by_piece(model: Model, options: DecodeOpti
     for text in ("a b c d e", "", "🙂"):
         pieces = list(model.stream(text, options))
         assert "".join(pieces) == model.predict([text], options)[0].text
+
+
+@pytest.mark.parametrize("given", [{"stop": ["A"]}, {"repetition_penalty": 2.0}], ids=str)
+def test_what_is_of_generate_is_refused_and_never_ignored(model: Model, given: Any) -> None:
+    options = DecodeOptions(beam=1, **given)
+    for text in ("a b", ""):
+        with pytest.raises(InputError, match="of generate, not of translate"):
+            model.predict([text], options)
+        with pytest.raises(InputError, match="of generate, not of translate"):
+            list(model.stream(text, options))
+
+
+def test_a_stream_reads_only_the_newest_tokens_again(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind, sizes = type(model.task.target), []
+    decode = kind.decode
+
+    def counted(self: Any, ids: Sequence[int]) -> str:
+        sizes.append(len(ids))
+        return decode(self, ids)
+
+    monkeypatch.setattr(kind, "decode", counted)
+    list(model.stream("a b c d e", DecodeOptions(beam=1, min_length=20)))
+    assert len(sizes) > 20
+    assert max(sizes) < 10

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from signal import SIGTERM, raise_signal
 from typing import Any
 
 import pytest
@@ -10,10 +11,12 @@ from tiny_runs import tiny_text, train, weights_at, write_text
 
 from saccade.config import override
 from saccade.errors import InputError
+from saccade.inspection.stored import read_runs
 from saccade.training import carry
 from saccade.training.checkpoint import load_tensors, steps
 from saccade.training.model import load
 from saccade.training.run import Run
+from saccade.training.signals import Interrupted
 
 SRC = Path(__file__).parents[2] / "src"
 RNN = ["model.cell=gru", "model.dim=8", "model.layers=2"]
@@ -71,6 +74,24 @@ def test_a_killed_run_goes_on_with_what_it_carried(
     assert weights_at(cut, 10, "carry")
 
 
+@pytest.mark.parametrize("change", ["train.batch_tokens=48", "train.accumulate=2"])
+@pytest.mark.parametrize("name", CARRYING)
+def test_where_micro_batches_changed_nothing_is_carried_over(
+    files: list[str], tmp_path: Path, name: str, change: str
+) -> None:
+    """What is carried is then of the rows there are now, as in a run begun so."""
+    with pytest.raises(Killed):
+        train(config(files, name), tmp_path / "run", update=die_at(4))
+    told = config(files, name, change)
+    run, _ = train(told, tmp_path / "run", resume=True, accept_changes=True)
+    anew, _ = train(told, tmp_path / "anew")
+    shapes = [
+        {key: tensor.shape for key, tensor in weights_at(each, 6, "carry").items()}
+        for each in (run, anew)
+    ]
+    assert shapes[0] == shapes[1]
+
+
 @pytest.mark.serial
 def test_a_team_carries_what_one_process_carries(
     files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -92,6 +113,27 @@ def test_a_team_carries_what_one_process_carries(
         torch.testing.assert_close(weights_at(team, 4)[key], tensor, atol=2e-4, rtol=0)
     values = [run.evaluation("dev")["metrics"]["loss"]["value"] for run in (alone, team)]
     assert values[0] == pytest.approx(values[1], abs=1e-4)
+
+
+@pytest.mark.serial
+def test_a_rank_that_cannot_leave_its_carry_costs_a_checkpoint_and_not_the_run(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(SRC))
+    place = tmp_path / "run" / ".carry-1.safetensors"
+
+    def block(_: Any, update: Any) -> None:
+        """In the second update, something stands where the other rank writes."""
+        if update.step == 2:
+            place.mkdir()
+        elif update.step == 3:
+            place.rmdir()
+
+    told = config(files, "rnn", "train.steps=4", "train.processes=2")
+    run, warnings = train(told, tmp_path / "run", update=block)
+    assert steps(run.checkpoints) == [1, 3, 4]
+    (told_of,) = [each for each in warnings if "no checkpoint at step 2" in each]
+    assert "training process 1 could not write what it carries" in told_of
 
 
 def test_what_is_carried_is_used_and_left_behind_after_an_epoch(
@@ -179,7 +221,10 @@ def test_a_model_that_counts_is_a_run_like_any(files: list[str], tmp_path: Path)
     kept = run.evaluation("dev")["metrics"]["loss"]["value"]
     assert model.evaluate(files).main.value == pytest.approx(kept)
     assert [line["step"] for line in run.metrics()] == [1]
-    assert "markov for generate" in (run.path / "README.md").read_text()
+    card = (run.path / "README.md").read_text()
+    assert "markov for generate" in card
+    assert f"{model.parameters:,} parameters" in card
+    assert model.parameters == read_runs([run.path])[0].parameters > 0
     (found,) = model.predict(["abc"])
     assert found.text
     assert "".join(model.stream("abc")) == found.text
@@ -188,6 +233,21 @@ def test_a_model_that_counts_is_a_run_like_any(files: list[str], tmp_path: Path)
     run.weights.write_bytes(run.weights.read_bytes()[:-20])
     with pytest.raises(InputError, match="not a valid safetensors"):
         load(run)
+
+
+def test_a_cut_run_of_a_model_that_counts_counts_again(files: list[str], tmp_path: Path) -> None:
+    """Stopped after its one update, which is saved; with the same settings and with others."""
+    told = tiny_text(files)
+    told["model"] = {"name": "markov", "preset": "kneser-ney", "order": 3}
+    told["task"]["dev"] = files
+    whole, _ = train(told, tmp_path / "whole")
+    for name, sets in {"same": [], "other": ["model.order=2"]}.items():
+        with pytest.raises(Interrupted):
+            train(override(told, sets), tmp_path / name, update=lambda *_: raise_signal(SIGTERM))
+        run, _ = train(told, tmp_path / name, resume=True, accept_changes=bool(sets))
+        assert same(load_tensors(run.weights), load_tensors(whole.weights))
+        assert run.evaluation("dev")["metrics"] == whole.evaluation("dev")["metrics"]
+        assert [line["step"] for line in run.metrics()] == [1]
 
 
 def test_an_impossible_text_has_an_infinite_loss(files: list[str], tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_runs import tiny, train, write_corpus
+from tiny_runs import tiny, tiny_text, train, write_corpus, write_text
 
 from saccade.blocks.recording import record_attention
 from saccade.blocks.sequences import Padded
 from saccade.config import override
+from saccade.data.documents import Documents
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError
 from saccade.inspection.ablation import every_head, without_heads
@@ -127,3 +128,16 @@ def test_quality_falls_when_it_is_worse(model: Model, files: list[str]) -> None:
         assert each.harm == pytest.approx(found.whole - each.value)
     with pytest.raises(InputError, match="no heads to switch off in 'nowhere'"):
         head_importance(model, files, layers=["nowhere"])
+
+
+def test_heads_of_a_language_model_are_measured_on_the_beginning_of_a_text(tmp_path: Path) -> None:
+    text = write_text(tmp_path)
+    model = load(train(tiny_text([text], {"train": {"steps": 20}}), tmp_path / "run")[0])
+    passages = [passage.text for passage in Documents([text])]
+    (tmp_path / "beginning.txt").write_text("".join(passages[:2]), encoding="utf-8")
+    assert len(passages) > 2
+    found = head_importance(model, [text], limit=2)
+    assert found.metric == "loss"
+    assert found.whole == model.evaluate([str(tmp_path / "beginning.txt")]).main.value
+    assert [(each.layer, each.head) for each in found.effects] == every_head(model.module)
+    assert any(each.harm for each in found.effects)

@@ -92,7 +92,7 @@ def show(page: "Console", found: "Comparison") -> None:
     page.print("\n[bold]Size and speed[/]")
     page.print(_costs(found))
     if found.buckets:
-        page.print(f"\n[bold]{found.metric} by length[/]: words in the source (sentences)")
+        page.print(f"\n[bold]{found.metric} by length[/]: {found.unit}")
         page.print(_lengths(found))
 
 
@@ -151,9 +151,9 @@ def _lengths(found: "Comparison") -> "Table":
     heads = [f"{bucket} ({len(bucket.places):,})" for bucket in found.buckets]
     table = _table(*heads, "last less first")
     for run in found.runs:
-        values = run.by_length or []
-        fall = f"{values[-1] - values[0]:+.1f}"
-        table.add_row(escape(run.name), *(f"{value:.1f}" for value in values), fall)
+        values, digits = run.by_length or [], _digits(run.main)
+        fall = f"{values[-1] - values[0]:+.{digits}f}"
+        table.add_row(escape(run.name), *(f"{value:.{digits}f}" for value in values), fall)
     return table
 
 
@@ -167,8 +167,8 @@ def _with_interval(score: "Score") -> str:
 
 
 def _digits(score: "Score") -> int:
-    """Behind the point: shares have more."""
-    return 1 if (score.value or 0) >= 1 else 3
+    """Behind the point: losses and shares have more."""
+    return 1 if abs(score.value or 0) >= 10 else 3
 
 
 def _apart(score: "Score") -> tuple[str, str]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from saccade.errors import InputError
-from saccade.inspection.comparison import Comparison, decimal, rounded
+from saccade.inspection.comparison import INPUTS, Comparison, decimal, rounded
 from saccade.inspection.paper import (
     CURVES,
     FAINT,
@@ -115,6 +115,7 @@ def quality_by_length(
     metric: str,
     longest_in_training: Number | None = None,
     title: str = "",
+    unit: str = INPUTS["source"],
 ) -> "matplotlib.figure.Figure":
     """Quality by the length of the source (Bahdanau et al. 2015, figure 2), bucket by bucket."""
     if not buckets:
@@ -126,11 +127,22 @@ def quality_by_length(
         best = max(value for row in values.values() for value in row)
         axes.set_ylim(0, 1.06 * best or 1)  # from zero: how far it falls is what is to be seen
         draw_lines(axes, curves, marker="o")
-        label_axes(axes, "words in the source (sentences)", metric)
+        label_axes(axes, unit, metric)
         axes.set_xticks(places, [f"{bucket}\n({len(bucket.places):,})" for bucket in buckets])
         if longest_in_training is not None:
             _mark_longest(axes, longest_in_training)
         put_title(axes, title, lift=0.16 if longest_in_training is not None else 0.0)
+    return figure
+
+
+def loss_by_place(values: Mapping[str, Sequence[float]]) -> "matplotlib.figure.Figure":
+    """The loss by place in the context (nats a token): what is carried helps the first most."""
+    if not any(values.values()):
+        raise InputError("no loss by place to draw")
+    with drawing():
+        figure, axes = page(5.6, 3.2)
+        draw_lines(axes, {name: list(enumerate(row, 1)) for name, row in values.items()}, "")
+        label_axes(axes, "place in the context", "loss, nats a token")
     return figure
 
 
@@ -187,7 +199,9 @@ def _lengths_chart(comparison: Comparison) -> "matplotlib.figure.Figure | None":
     if not values or not comparison.buckets:
         return None
     title = f"{comparison.metric} by length, {comparison.evaluation}"
-    return quality_by_length(values, comparison.buckets, comparison.metric, title=title)
+    return quality_by_length(
+        values, comparison.buckets, comparison.metric, title=title, unit=comparison.unit
+    )
 
 
 CHARTS: dict[str, Callable[[Comparison], "matplotlib.figure.Figure | None"]] = {

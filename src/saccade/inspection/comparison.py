@@ -31,7 +31,10 @@ from saccade.inspection.stored import Point, StoredRun, read_runs
 PREFERRED = "dev"  # the evaluation every run with a dev set has
 Parts = Float[np.ndarray, "examples K"]
 Certainty = tuple[Interval | None, Difference | None]
-INPUTS = ("source", "text")  # of an example, what its length is counted of
+INPUTS = {  # of an example, what its length is counted of
+    "source": "words in the source (sentences)",
+    "text": "words in the passage (passages)",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +79,7 @@ class Comparison:
     metric: str  # the main one
     runs: list[ComparedRun]
     buckets: list[Bucket]
+    unit: str  # of the buckets' lengths
     notes: list[str]  # what a reader of the numbers should know
 
     def json(self) -> dict[str, Any]:
@@ -134,7 +138,8 @@ def compare(
         metric: _certainty(metric, each, stored, draws(len(examples[0]), rounds, seed))
         for metric, each in parts.items()
     }
-    by_length = _buckets(examples[0], buckets) if parts[main] else []
+    counted = next((key for key in INPUTS if isinstance(examples[0][0].get(key), str)), "")
+    by_length = _buckets(examples[0], counted, buckets) if parts[main] and counted else []
     compared = [
         ComparedRun(
             name=run.name,
@@ -152,7 +157,8 @@ def compare(
         for number, run in enumerate(found)
     ]
     notes = _notes(compared, stored)
-    return Comparison(name, len(examples[0]), main, compared, by_length, notes)
+    unit = INPUTS.get(counted, "")
+    return Comparison(name, len(examples[0]), main, compared, by_length, unit, notes)
 
 
 def _trusted(name: str, stored: Sequence[dict[str, Any]]) -> list[Parts]:
@@ -197,11 +203,7 @@ def _scores(run: dict[str, Any], number: int, certain: dict[str, list[Certainty]
     ]
 
 
-def _buckets(examples: Sequence[Example], count: int) -> list[Bucket]:
-    """Nothing where the examples have no text to count the words of."""
-    key = next((key for key in INPUTS if isinstance(examples[0].get(key), str)), None)
-    if key is None:
-        return []
+def _buckets(examples: Sequence[Example], key: str, count: int) -> list[Bucket]:
     return length_buckets([len(example[key].split()) for example in examples], count)
 
 
@@ -295,7 +297,7 @@ def rounded(value: float | None) -> str:
 
 
 def decimal(value: float | None) -> str:
-    """85.25, but 0.142: scores that are shares have three digits."""
+    """85.25, but 1.882 and 0.142: losses and shares have three digits."""
     if value is None:
         return "infinite"
-    return f"{value:.2f}" if abs(value) >= 1 else f"{value:.3f}"
+    return f"{value:.2f}" if abs(value) >= 10 else f"{value:.3f}"

@@ -12,6 +12,7 @@ from saccade.config import read_toml
 from saccade.errors import InputError, nearest
 
 LOGGED = ("step", "seconds", "rate", "grad_norm", "tokens")  # with every update; losses besides
+METADATA = "__metadata__"  # in the header of a safetensors file, beside the tensors
 DEV = "dev "  # what a metric of the dev set begins with, in metrics.jsonl
 
 
@@ -58,15 +59,16 @@ class StoredRun:
 
     @property
     def parameters(self) -> int | None:
-        """The numbers in model.safetensors, by its header."""
+        """The numbers in model.safetensors, by its header; of a model that counts, its counts."""
         try:
             with (self.path / "model.safetensors").open("rb") as file:
                 size = int.from_bytes(file.read(8), "little")
                 header = json.loads(file.read(min(size, 1 << 26)))
-            shapes = [entry["shape"] for name, entry in header.items() if name != "__metadata__"]
+            shapes = {name: each["shape"] for name, each in header.items() if name != METADATA}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
-        return sum(_product(shape) for shape in shapes)
+        counts = {name: shape for name, shape in shapes.items() if name.endswith(".counts")}
+        return sum(_product(shape) for shape in (counts or shapes).values())
 
     def evaluations(self) -> dict[str, float]:
         """The names under which scores are stored, with when that was."""

@@ -61,6 +61,8 @@ class DrawnObjective(TranslateObjective):
             label_smoothing=self.smoothing,
         )
         losses = lost.new_zeros(gold.shape).masked_scatter(real, lost)
+        if choice is None:  # it draws only while it learns
+            return {"loss": Term(losses.sum(), batch.counts["loss"])}, carry
         policy, surprise = self.model.hard.teach(choice, losses)
         sums = (losses.sum(), policy[real].sum(), surprise[real].sum())
         weights = (1.0, 1.0, BASELINE_WEIGHT)

@@ -80,6 +80,8 @@ def _texts(
         if passage.last:
             yield ids, owners
             ids, owners = [], []
+    if owners:  # a text of which only the beginning is asked about
+        yield ids, owners
 
 
 def _rows(text: tuple[list[int], list[tuple[int, int]]], reading: Reading) -> Iterator[Row]:
@@ -108,6 +110,35 @@ def _rows(text: tuple[list[int], list[tuple[int, int]]], reading: Reading) -> It
 @torch.no_grad()
 def measure(model: Any, unit: Plain, reading: Reading, unknown: int) -> Plain:
     """Nats by passage, from the rows of a unit: [passage, nats, tokens, of them unknown]."""
+    measures = []
+    for row, values in _read(model, unit, reading):
+        place = len(row.ids) - row.scored
+        for number, count in row.passages:
+            total = float(values[place - 1 : place + count - 1].sum())
+            strange = sum(each == unknown for each in row.ids[place : place + count])
+            measures.append([number, total if math.isfinite(total) else None, count, strange])
+            place += count
+    return measures
+
+
+@torch.no_grad()
+def by_place(
+    model: Any, units: Sequence[Plain], reading: Reading
+) -> tuple[Float[Tensor, " T"], Int[Tensor, " T"]]:
+    """Nats and tokens by place in the context: at the first, only what is carried is known."""
+    nats = torch.zeros(reading.context, dtype=torch.float64)
+    tokens = torch.zeros(reading.context, dtype=torch.long)
+    for unit in units:
+        for row, values in _read(model, unit, reading):
+            scored = torch.arange(len(row.ids) - row.scored, len(row.ids)) - 1
+            places = scored % reading.context
+            nats.index_add_(0, places, values[scored])
+            tokens += places.bincount(minlength=reading.context)
+    return nats, tokens
+
+
+def _read(model: Any, unit: Plain, reading: Reading) -> list[tuple[Row, Float[Tensor, " T"]]]:
+    """The rows of a unit, each with the nats of all its tokens but the first."""
     rows = [Row(ids, [(number, count) for number, count in owners]) for ids, owners in unit["rows"]]
     device = next((tensor.device for tensor in model.state_dict().values()), None)
     size = max(len(row.ids) for row in rows)
@@ -118,16 +149,7 @@ def measure(model: Any, unit: Plain, reading: Reading, unknown: int) -> Plain:
         stop = min(start + reading.context, size - 1)
         hidden, carry = model(tokens[:, start:stop], carry)
         found.append(_nats(model, hidden, tokens[:, start + 1 : stop + 1]))
-    nats = torch.cat(found, dim=1).cpu()  # (B, T)
-    measures = []
-    for row, values in zip(rows, nats, strict=True):
-        place = len(row.ids) - row.scored
-        for number, count in row.passages:
-            total = float(values[place - 1 : place + count - 1].sum())
-            strange = sum(each == unknown for each in row.ids[place : place + count])
-            measures.append([number, total if math.isfinite(total) else None, count, strange])
-            place += count
-    return measures
+    return list(zip(rows, torch.cat(found, dim=1).cpu(), strict=True))
 
 
 def _nats(

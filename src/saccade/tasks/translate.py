@@ -22,6 +22,7 @@ from saccade.decoding.constraints import Constraint, ForcedPrefix
 from saccade.decoding.options import DecodeOptions
 from saccade.decoding.sampling import Draw, sample
 from saccade.decoding.search import Hypothesis, beam_search
+from saccade.decoding.texts import spoken
 from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
@@ -192,6 +193,7 @@ class Translate:
         `numbers` are what draws are keyed by, the places of the texts in the list when absent;
         `tree` is filled with what a search considered.
         """
+        _refuse_of_generate(options)
         numbers = range(len(texts)) if numbers is None else numbers
         prepared = [self._read(model, text) for text in texts]
         lengths = np.array([len(ids) for ids, _ in prepared], np.int64)
@@ -256,6 +258,7 @@ class Translate:
 
         `on_cut` is called when the text is too long and its end was cut off.
         """
+        _refuse_of_generate(options)
         if not text.strip():
             return
         ids, truncated = self._read(model, text)
@@ -269,15 +272,7 @@ class Translate:
             choose=draw if options.sample else walk.best,
             constraints=options.constraints(self.target.eos),
         )  # fmt: skip
-        tokens: list[int] = []
-        shown = ""
-        for token, _ in steps:
-            tokens.append(token)
-            whole = self.target.decode(tokens)
-            if whole.startswith(shown) and not whole.endswith("\ufffd"):  # a letter not whole yet
-                yield whole[len(shown) :]
-                shown = whole
-        yield self.target.decode(tokens).removeprefix(shown)
+        yield from spoken(self.target.decode, [], (token for token, _ in steps))
 
     def _decoder(
         self,
@@ -288,8 +283,6 @@ class Translate:
         tree: BeamTree | None,
     ) -> Callable[[Any, list[int]], list[list[Hypothesis]]]:
         """Search or draw, as the options say: (state, maximum lengths) -> n-best."""
-        if options.stop or options.repetition_penalty != 1:
-            raise InputError("stop and repetition_penalty are of generate, not of translate")
         first, eos = self.target.bos, self.target.eos
         constraints: list[Constraint] = []
         if prefixes is not None:
@@ -393,3 +386,8 @@ class Translate:
         cut = sum(each["cut"] for each in measures)
         told = f"{cut:,} of {len(sources):,} sources are too long; their ends were cut off"
         return Evaluation(metrics, rows, {"examples": len(rows)}, warnings=[told] if cut else [])
+
+
+def _refuse_of_generate(options: DecodeOptions) -> None:
+    if options.stop or options.repetition_penalty != 1:
+        raise InputError("stop and repetition_penalty are of generate, not of translate")

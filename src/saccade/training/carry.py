@@ -41,11 +41,16 @@ def leave(folder: Path, rank: int, tensors: dict[str, Tensor]) -> None:
 def take(folder: Path, rank: int) -> dict[str, Tensor]:
     """What was left for or by this rank, once; nothing when nothing was."""
     place = _place(folder, rank)
-    if not place.exists():
+    if not left(folder, rank):
         return {}
     found = load_tensors(place)
     place.unlink()
     return found
+
+
+def left(folder: Path, rank: int) -> bool:
+    """Whether there is anything to take, be it that nothing is carried."""
+    return _place(folder, rank).is_file()
 
 
 def _place(folder: Path, rank: int) -> Path:

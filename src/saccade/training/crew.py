@@ -1,5 +1,6 @@
 """What every rank of a training run holds: the task, the model, its data and its part of a step."""
 
+import contextlib
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.data.batches import split
-from saccade.errors import InputError
+from saccade.errors import InputError, TrainingError
 from saccade.randomness import key
 from saccade.tasks.task import Order, Plain, Task
 from saccade.training import carry
@@ -79,19 +80,29 @@ class Crew:
     # --- what is carried from update to update
 
     def leave_carries(self) -> None:
-        """Leave this rank's carries for rank 0 to save."""
+        """Leave this rank's carries for rank 0 to save; on a full disk nothing, which it sees."""
         packed = carry.pack(self.learner.carries, self.team.rank, self.team.size)
-        carry.leave(self.run.path, self.team.rank, packed)
+        with contextlib.suppress(TrainingError):
+            carry.leave(self.run.path, self.team.rank, packed)
 
     def collect_carries(self) -> dict[str, Tensor]:
-        """Rank 0: the carries of all ranks; empty where the task carries nothing."""
+        """Rank 0: the carries of all ranks; empty where the task carries nothing.
+
+        A rank that could not leave its own is a TrainingError.
+        """
         packed = carry.pack(self.learner.carries, 0, self.team.size)
         if not packed or self.team.size == 1:
             return packed
         call(self.learner, Command.CARRY)
         call(self.learner, Command.MEET)  # who comes to this has left its own
-        for rank in range(1, self.team.size):
+        others = range(1, self.team.size)
+        missing = [rank for rank in others if not carry.left(self.run.path, rank)]
+        for rank in others:
             packed |= carry.take(self.run.path, rank)
+        if missing:
+            raise TrainingError(
+                f"training process {missing[0]} could not write what it carries to {self.run.path}"
+            )
         return packed
 
     def deal_carries(self, packed: dict[str, Tensor]) -> None:

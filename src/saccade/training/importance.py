@@ -74,7 +74,8 @@ def head_importance(
     far longer, and the task's first metric counts.
     """
     examples = {
-        name: column[:limit] for name, column in model.task.examples(files, lambda _: None).items()
+        name: column[:limit] if isinstance(column, list) else column  # else it is of all of them
+        for name, column in model.task.examples(files, lambda _: None).items()
     }
     heads = every_head(model.module)
     known = {layer for layer, _ in heads}

@@ -103,7 +103,9 @@ class Model:
 
     @property
     def parameters(self) -> int:
-        return sum(parameter.numel() for parameter in self.module.parameters())
+        """How many numbers it learned; of a model that counts, its counts."""
+        learned = sum(parameter.numel() for parameter in self.module.parameters())
+        return int(getattr(self.module, "entries", learned))
 
 
 def load(

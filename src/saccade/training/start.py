@@ -102,8 +102,12 @@ def train_run(
 def _take_up(trainer: Trainer, start: Start, events: Events) -> None:
     """Go on from the last checkpoint, or from the first step."""
     crew = trainer.crew
-    found = checkpoint.load_latest(crew.run.checkpoints, events.warn)
+    # What a model that counts has is made in one update: of a cut run, nothing is worth keeping.
+    counting = counts(crew.module)
+    found = None if counting else checkpoint.load_latest(crew.run.checkpoints, events.warn)
     if found is not None:
+        if start.accept_changes:  # other micro-batches may have other rows
+            found.tensors.pop("carry", None)
         trainer.restore(found)
         return
     crew.run.cut_metrics(0)
@@ -275,7 +279,7 @@ def _continued(run: Run, settings: Settings, start: Start) -> Settings:
 def _check_fits(run: Run, settings: Settings, task: Any) -> None:
     """An accepted change may not be one that no checkpoint can be continued with."""
     found = checkpoint.load_latest(run.checkpoints, lambda _: None)
-    if found is None:
+    if found is None or counts(settings.model_class):
         return
     mine = named_weights(build_module(settings, task, meta=True))
     then = {name: tensor.shape for name, tensor in found.tensors["model"].items()}

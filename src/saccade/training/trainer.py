@@ -294,12 +294,12 @@ class Trainer:
         }
         if weights.ema is not None:
             tensors["ema"] = weights.named(weights.ema)
-        if carried := self.crew.collect_carries():
-            tensors["carry"] = carried
         if averaged:
             self._choose_averaged()
         state = dataclasses.asdict(self.standing)
         try:
+            if carried := self.crew.collect_carries():
+                tensors["carry"] = carried
             folder = self.crew.run.checkpoints
             checkpoint.save(folder, Checkpoint(self.standing.step, tensors, state))
             self.saved_step = self.standing.step
