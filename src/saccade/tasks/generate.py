@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -11,7 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from saccade.blocks.recording import record_attention
+from saccade.blocks.recording import attentions, record_attention
 from saccade.data.batches import plan_eval
 from saccade.data.contexts import Lanes, Rows, Shuffled, TokenBatch, collate_contexts
 from saccade.data.documents import Documents, Passage
@@ -29,6 +28,7 @@ from saccade.inspection.traces import Tokens
 from saccade.tasks import perplexity
 from saccade.tasks.next_token import NextToken
 from saccade.tasks.perplexity import Reading
+from saccade.tasks.rereading import looks, reread
 from saccade.tasks.task import Evaluation, Plain, Prediction, Warn
 from saccade.tasks.vocabularies import SENTENCES, find_tokenizers
 
@@ -267,11 +267,10 @@ class Generate:
         yield from spoken(self.tokenizer.decode, ids, (t for t, _ in steps), options.stop)
 
     def trace(self, model: Any, text: str, prediction: Prediction) -> Tokens:
-        """Read a prompt and its continuation at once, as in training, for who is watching."""
+        """Read a prompt and its continuation again, for who is watching."""
         end = [self.tokenizer.eos] * (len(prediction.tokens) - len(prediction.ids))
         ids = [*self._read(model, text)[0], *prediction.ids, *end]
-        with torch.inference_mode():
-            model(torch.tensor([ids[:-1]], device=_device(model)))
+        reread(model, ids[:-1])
         tokens = self.tokenizer.tokens(ids)
         return Tokens([], tokens[:-1], tokens[1:])
 
@@ -350,29 +349,17 @@ class Generate:
         ]
         return dataclasses.replace(nbest[0], alternatives=nbest[1:])
 
-    @torch.inference_mode()
     def _watched(self, model: Any, prompt: list[int], made: Prediction) -> Prediction:
-        """With what each token looked at: the text is read once more, as it was written.
-
-        Nothing for a text longer than the model can look at, which no longer saw its beginning.
-        """
+        """With what each token looked at: the text is read once more, as it was written."""
         read = [*prompt, *made.ids]
-        if not made.tokens or (model.limit is not None and len(read) > model.limit):
+        if not made.tokens or not attentions(model):
             return made
-        device = next(model.parameters(), torch.empty(0)).device
         with record_attention(model) as seen:
-            model(torch.tensor([read], device=device))
+            reread(model, read)
         rows = slice(len(prompt) - 1, len(prompt) - 1 + len(made.tokens))
-        weights = {name: calls[0][0][:, rows] for name, calls in seen.items()}  # (H, T, S)
-        if not weights:
-            return made
+        weights = {name: looks(calls)[:, rows] for name, calls in seen.items()}  # (H, T, S)
         looked = AttentionMap(weights, self.tokenizer.tokens(read), made.tokens)
         return dataclasses.replace(made, attention=looked)
-
-
-def _device(model: nn.Module) -> torch.device:
-    """Where a model is; one that counts has buffers only."""
-    return next(chain(model.parameters(), model.buffers())).device
 
 
 def _passages(examples: Plain) -> list[Passage]:
