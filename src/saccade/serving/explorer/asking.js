@@ -70,7 +70,8 @@ export function createAsking(store) {
       const wanted = `${layer} ${head}`;
       const there = attention?.chosen !== null && (attention?.wanted ?? "null null") === wanted;
       if (!attention || attention.scale === 1 || there) continue;
-      const ids = answer.now.target.tokens.map((token) => token.id);
+      const said = answer.now.target.tokens.filter((token) => !token.given);
+      const ids = said.map((token) => token.id);
       const choice = {
         kinds: [attention.kind],
         layer: attention.layers[layer]?.name ?? null,
