@@ -235,6 +235,18 @@ def test_a_language_model_looks_back_at_its_prompt_and_its_own_words(
     assert "tree" in strict(refused.content)["error"]
 
 
+def test_a_text_too_long_to_look_into_is_refused(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "LONGEST", 6)
+    request = {"run": "story", "texts": ["a b"], "decoding": {"length": 5}}
+    assert predicted(client, **request)["text"]
+    for wanted in ({"attention": {"kinds": ["decoder"]}}, {"alternatives": 1}):
+        refused = client.post("/v1/predict", json={**request, **wanted})
+        assert refused.status_code == 422
+        assert "too many to look into" in strict(refused.content)["error"]
+
+
 def test_a_stream_grows_and_ends_with_what_predict_gives(client: TestClient) -> None:
     for method in ("greedy", "beam", "sample"):
         request = {"run": "small", "texts": [TEXT], "decoding": {"method": method}}
@@ -351,7 +363,7 @@ def test_only_its_own_names_are_answered(client: TestClient, host: str, status: 
 def test_a_page_from_elsewhere_may_not_ask(client: TestClient) -> None:
     own = {"host": "127.0.0.1:8080", "origin": "http://127.0.0.1:8080"}
     assert client.get("/health", headers=own).status_code == 200
-    for origin in ("http://evil.example", "null", "http://127.0.0.1:9999"):
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:9999", "http://["):
         refused = client.get("/health", headers={**own, "origin": origin})
         assert refused.status_code == 403
 

@@ -23,6 +23,7 @@ from saccade.tasks.task import Prediction
 from saccade.training.model import Model
 
 WEIGHTS_LIMIT = 1_000_000  # numbers of an answer: beyond, heads are sent small
+LONGEST = 2048  # tokens of a text that is looked into: its maps grow with the square
 THUMBNAIL = 48  # rows and columns of a small one
 DIGITS = 4
 SIDES: dict[Kind, tuple[Side, Side]] = {
@@ -64,6 +65,11 @@ def look_back(module: Any, ids: Sequence[int], kinds: Collection[Kind]) -> Trace
     """A text without a source, read again: row t is the step that predicts token t + 1."""
     if len(ids) < 2:
         return Trace()
+    if len(ids) > LONGEST:
+        raise InputError(
+            f"{len(ids):,} tokens are too many to look into, at most {LONGEST:,}: take a shorter "
+            "text, or ask for neither attention nor alternatives"
+        )
     wanted = {kind: names for kind, names in layers_by_kind(module).items() if kind in kinds}
     with record_attention(module, [name for names in wanted.values() for name in names]) as seen:
         logits = reread(module, ids[:-1])
