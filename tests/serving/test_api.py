@@ -13,7 +13,9 @@ from fastapi.testclient import TestClient
 from saccade.decoding.options import DecodeOptions
 from saccade.serving import trace
 from saccade.serving.engine import BusyError, Engine
-from saccade.serving.schemas import BODY_LIMIT, TEXT_LIMIT, PredictRequest
+from saccade.serving.schemas import BODY_LIMIT, TEXT_LIMIT, Decoding, PredictRequest
+from saccade.tasks.generate import Generate
+from saccade.training.model import Model
 
 EVERYTHING = ["cross", "encoder", "decoder"]
 TEXT = "a b c d"
@@ -231,8 +233,43 @@ def test_a_language_model_looks_back_at_its_prompt_and_its_own_words(
     assert weights.shape == (2, len(target), len(read))
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, len(target)), atol=1e-2, rtol=0)
     assert not weights.triu(1).any()
-    refused = client.post("/v1/predict", json={**request, "decoding": {}, "tree": True})
+
+
+def test_a_language_model_searches_a_tree_and_its_stream_tells_of_the_search(
+    client: TestClient, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoding = {"method": "beam", "beam": 3, "length": 6}
+    request = {"run": "story", "texts": ["a b"], "decoding": decoding, "tree": True}
+    found = predicted(client, **request)
+    (expected,) = engine.models["story"].predict(["a b"], DecodeOptions(
+        beam=3, length=6, length_penalty=0.0
+    ))  # fmt: skip
+    assert found["text"] == expected.text
+    returned = [node["id"] for node in found["tree"] if node["returned"]]
+    assert sorted(returned) == sorted(expected.ids)
+    monkeypatch.setattr(Model, "stream", None)  # one greedy path is not what is searched
+    answer = client.post("/v1/predict/stream", json={**request, "tree": False})
+    assert answer.text.count("event: draft") >= 5
+    refused = client.post(
+        "/v1/predict", json={**request, "decoding": {"method": "greedy", "stop": ["x"]}}
+    )
     assert "tree" in strict(refused.content)["error"]
+
+
+def test_decoding_has_all_that_the_command_line_has(client: TestClient, engine: Engine) -> None:
+    model, request = engine.models["story"], {"run": "story", "texts": ["a b"]}
+    decoding = {"length": 30, "repetition_penalty": 3.0}
+    said = predicted(client, **request, decoding=decoding)["text"]
+    options = DecodeOptions(beam=1, length=30, length_penalty=0.0, repetition_penalty=3.0)
+    assert said == model.predict(["a b"], options)[0].text
+    stop = said[3:5]
+    stopped = predicted(client, **request, decoding={**decoding, "stop": [stop]})["text"]
+    assert stopped == said[: said.index(stop)]
+
+
+def test_beam_search_keeps_several_paths_where_the_task_usually_draws() -> None:
+    assert Decoding(method="beam").options(Generate.options).beam == DecodeOptions().beam
+    assert Decoding(method="beam", beam=2).options(Generate.options).beam == 2
 
 
 def test_a_text_too_long_to_look_into_is_refused(

@@ -507,6 +507,17 @@ def test_a_long_text_is_a_canvas_and_lines_only_for_what_is_pinned(explorer: Exp
     assert explorer.count(".line.lit") > 0
 
 
+def test_a_text_may_begin_with_nothing_and_its_search_is_a_tree(explorer: Explorer) -> None:
+    explorer.page.select_option("[data-testid=run-choice]", "story")
+    explorer.page.click("[data-method=beam]")
+    explorer.page.fill("[data-number=length]", "5")
+    explorer.page.click("[data-testid=source]")
+    explorer.page.keyboard.press("Enter")
+    explorer.page.wait_for_selector("[data-testid=text]")
+    explorer.page.click("[data-tab=tree]")
+    explorer.page.wait_for_selector("[data-testid=node]")
+
+
 def test_a_head_of_a_long_text_is_fetched_for_the_same_text(
     explorer: Explorer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

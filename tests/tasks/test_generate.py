@@ -10,6 +10,7 @@ import pytest
 import torch
 from tiny_runs import tiny_text, train, write_text
 
+from saccade.blocks.recording import attentions
 from saccade.config import override
 from saccade.data.documents import Documents, Passage
 from saccade.data.tokenizers import train_tokenizer
@@ -299,6 +300,13 @@ def test_beyond_its_sight_attention_is_that_of_each_step(
         torch.testing.assert_close(shown, row[seen])
         assert told.query == found.tokens[token]
         assert told.keys[len(told.keys) - len(seen) :] == [found.attention.source[s] for s in seen]
+
+
+def test_only_the_layers_that_are_named_are_watched(remembering: Model) -> None:
+    layer = list(attentions(remembering))[1]
+    (found,) = remembering.predict(["abc"], GREEDY, attention=[layer])
+    assert found.attention is not None
+    assert list(found.attention.weights) == [layer]
 
 
 def test_prefixes_begin_the_continuation(model: Model) -> None:

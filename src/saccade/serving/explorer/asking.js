@@ -13,9 +13,10 @@ export function createAsking(store) {
   async function ask({ keepPin = false } = {}) {
     control.abort();
     control = new AbortController();
-    const { text, run, other } = store.state;
+    const { text, run, runs, other } = store.state;
+    const task = taskOf(runs.find((each) => each.name === run));
     const fresh = { answers: {}, drafts: {}, path: null, hover: null, error: null };
-    if (text.trim() === "") {
+    if (text.trim() === "" && !task.fromNothing) {
       store.set({ ...fresh, error: "Type a sentence first." });
       return;
     }
