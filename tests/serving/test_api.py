@@ -11,7 +11,7 @@ import torch
 from fastapi.testclient import TestClient
 
 from saccade.decoding.options import DecodeOptions
-from saccade.serving import trace
+from saccade.serving import folder, trace
 from saccade.serving.engine import BusyError, Engine
 from saccade.serving.schemas import BODY_LIMIT, TEXT_LIMIT, Decoding, PredictRequest
 from saccade.tasks.generate import Generate
@@ -62,8 +62,22 @@ def test_the_details_of_a_run(client: TestClient) -> None:
     (dev,) = details["evaluations"]
     bands = dev["by_length"]
     assert sum(band["examples"] for band in bands) == dev["examples"] == 30
-    assert all(a["longest"] <= b["shortest"] for a, b in pairwise(bands))
+    assert all(a["longest"] < b["shortest"] for a, b in pairwise(bands))
     assert details["config"]["model"]["heads"] == "2"
+
+
+@pytest.mark.parametrize("run", ["small", "story"])
+def test_quality_by_length_is_the_metric_itself(
+    client: TestClient, engine: Engine, run: str
+) -> None:
+    (dev,) = strict(client.get(f"/v1/runs/{run}").content)["evaluations"]
+    kept = engine.models[run].run.evaluation("dev")
+    (whole,) = folder.by_length(kept, bands=1)
+    values = {name: metric["value"] for name, metric in kept["metrics"].items()}
+    assert whole.scores == pytest.approx({name: values[name] for name in whole.scores})
+    assert next(iter(values)) in whole.scores
+    assert {*dev["by_length"][0]["scores"]} == {*whole.scores}
+    assert folder.by_length({**kept, "metrics": {}}) == folder.by_length({}) == []
 
 
 def test_positions_are_the_models_own(client: TestClient, engine: Engine) -> None:

@@ -45,7 +45,9 @@ class Inside:
     def newest(self) -> "Inside":
         """Of the last query alone."""
         parts = {name: getattr(self, name) for name in BY_QUERY}
-        last = {name: None if x is None else x[:, :, -1:] for name, x in parts.items()}
+        last: dict[str, Any] = {
+            name: None if x is None else x[:, :, -1:] for name, x in parts.items()
+        }
         return replace(self, **last)
 
 

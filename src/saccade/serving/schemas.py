@@ -272,12 +272,12 @@ class RunList(Strict):
 
 
 class LengthBand(Strict):
-    """The examples whose source has `shortest` to `longest` words, and their mean scores."""
+    """The examples whose text has `shortest` to `longest` words, and their scores together."""
 
     shortest: int
     longest: int
     examples: int
-    means: dict[str, float]
+    scores: dict[str, float]
 
 
 class EvaluationSummary(Strict):
