@@ -5,6 +5,7 @@ import torch
 from contracts.decoder_variants import LANGUAGE_MODELS, VOCAB, stepped
 
 from saccade.blocks.quantized import quantize
+from saccade.tasks.rereading import reread
 from saccade.training.checkpoint import load_tensors, save_tensors
 
 EACH = pytest.mark.parametrize("variant", LANGUAGE_MODELS, ids=str)
@@ -89,3 +90,18 @@ def test_it_decodes_in_eight_bits(variant):
     spread = expected.std()
     assert (found - expected).abs().mean() < 0.2 * spread
     assert (found - model.logits(model(TEXTS)[0])).abs().mean() < 0.2 * spread
+
+
+@EACH
+@torch.no_grad()
+def test_a_text_read_again_is_what_decoding_saw(variant):
+    """Longer than any context or memory here: at once only as far as the model's sight."""
+    model = built(variant)
+    text = TEXTS.flatten().tolist()
+    for size in range(1, len(text) + 1):
+        again = reread(model, text[:size])
+        state, steps = model.start(1), []
+        for token in text[:size]:
+            logits, state = model.step(torch.tensor([token]), state)
+            steps.append(logits[0])
+        torch.testing.assert_close(again, torch.stack(steps), rtol=0, atol=1e-10)

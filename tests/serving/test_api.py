@@ -11,10 +11,12 @@ import torch
 from fastapi.testclient import TestClient
 
 from saccade.decoding.options import DecodeOptions
-from saccade.serving import trace
+from saccade.serving import folder, trace
 from saccade.serving.app import create_app
 from saccade.serving.engine import BusyError, Engine
-from saccade.serving.schemas import BODY_LIMIT, TEXT_LIMIT, PredictRequest
+from saccade.serving.schemas import BODY_LIMIT, TEXT_LIMIT, Decoding, PredictRequest
+from saccade.tasks.generate import Generate
+from saccade.training.model import Model
 
 EVERYTHING = ["cross", "encoder", "decoder"]
 TEXT = "a b c d"
@@ -61,8 +63,22 @@ def test_the_details_of_a_run(client: TestClient) -> None:
     (dev,) = details["evaluations"]
     bands = dev["by_length"]
     assert sum(band["examples"] for band in bands) == dev["examples"] == 30
-    assert all(a["longest"] <= b["shortest"] for a, b in pairwise(bands))
+    assert all(a["longest"] < b["shortest"] for a, b in pairwise(bands))
     assert details["config"]["model"]["heads"] == "2"
+
+
+@pytest.mark.parametrize("run", ["small", "story"])
+def test_quality_by_length_is_the_metric_itself(
+    client: TestClient, engine: Engine, run: str
+) -> None:
+    (dev,) = strict(client.get(f"/v1/runs/{run}").content)["evaluations"]
+    kept = engine.models[run].run.evaluation("dev")
+    (whole,) = folder.by_length(kept, bands=1)
+    values = {name: metric["value"] for name, metric in kept["metrics"].items()}
+    assert whole.scores == pytest.approx({name: values[name] for name in whole.scores})
+    assert next(iter(values)) in whole.scores
+    assert {*dev["by_length"][0]["scores"]} == {*whole.scores}
+    assert folder.by_length({**kept, "metrics": {}}) == folder.by_length({}) == []
 
 
 def test_positions_are_the_models_own(client: TestClient, engine: Engine) -> None:
@@ -242,8 +258,55 @@ def test_a_language_model_looks_back_at_its_prompt_and_its_own_words(
     assert weights.shape == (2, len(target), len(read))
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, len(target)), atol=1e-2, rtol=0)
     assert not weights.triu(1).any()
-    refused = client.post("/v1/predict", json={**request, "decoding": {}, "tree": True})
+
+
+def test_a_language_model_searches_a_tree_and_its_stream_tells_of_the_search(
+    client: TestClient, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoding = {"method": "beam", "beam": 3, "length": 6}
+    request = {"run": "story", "texts": ["a b"], "decoding": decoding, "tree": True}
+    found = predicted(client, **request)
+    (expected,) = engine.models["story"].predict(["a b"], DecodeOptions(
+        beam=3, length=6, length_penalty=0.0
+    ))  # fmt: skip
+    assert found["text"] == expected.text
+    returned = [node["id"] for node in found["tree"] if node["returned"]]
+    assert sorted(returned) == sorted(expected.ids)
+    monkeypatch.setattr(Model, "stream", None)  # one greedy path is not what is searched
+    answer = client.post("/v1/predict/stream", json={**request, "tree": False})
+    assert answer.text.count("event: draft") >= 5
+    refused = client.post(
+        "/v1/predict", json={**request, "decoding": {"method": "greedy", "stop": ["x"]}}
+    )
     assert "tree" in strict(refused.content)["error"]
+
+
+def test_decoding_has_all_that_the_command_line_has(client: TestClient, engine: Engine) -> None:
+    model, request = engine.models["story"], {"run": "story", "texts": ["a b"]}
+    decoding = {"length": 30, "repetition_penalty": 3.0}
+    said = predicted(client, **request, decoding=decoding)["text"]
+    options = DecodeOptions(beam=1, length=30, length_penalty=0.0, repetition_penalty=3.0)
+    assert said == model.predict(["a b"], options)[0].text
+    stop = said[3:5]
+    stopped = predicted(client, **request, decoding={**decoding, "stop": [stop]})["text"]
+    assert stopped == said[: said.index(stop)]
+
+
+def test_beam_search_keeps_several_paths_where_the_task_usually_draws() -> None:
+    assert Decoding(method="beam").options(Generate.options).beam == DecodeOptions().beam
+    assert Decoding(method="beam", beam=2).options(Generate.options).beam == 2
+
+
+def test_a_text_too_long_to_look_into_is_refused(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "LONGEST", 6)
+    request = {"run": "story", "texts": ["a b"], "decoding": {"length": 5}}
+    assert predicted(client, **request)["text"]
+    for wanted in ({"attention": {"kinds": ["decoder"]}}, {"alternatives": 1}):
+        refused = client.post("/v1/predict", json={**request, **wanted})
+        assert refused.status_code == 422
+        assert "too many to look into" in strict(refused.content)["error"]
 
 
 def test_a_stream_grows_and_ends_with_what_predict_gives(client: TestClient) -> None:
@@ -362,7 +425,7 @@ def test_only_its_own_names_are_answered(client: TestClient, host: str, status: 
 def test_a_page_from_elsewhere_may_not_ask(client: TestClient) -> None:
     own = {"host": "127.0.0.1:8080", "origin": "http://127.0.0.1:8080"}
     assert client.get("/health", headers=own).status_code == 200
-    for origin in ("http://evil.example", "null", "http://127.0.0.1:9999"):
+    for origin in ("http://evil.example", "null", "http://127.0.0.1:9999", "http://["):
         refused = client.get("/health", headers={**own, "origin": origin})
         assert refused.status_code == 403
 

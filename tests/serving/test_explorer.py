@@ -11,6 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 from serving.browser import Explorer, chromium, served
 
+from saccade.serving import trace
 from saccade.serving.engine import Engine
 
 pytestmark = pytest.mark.serial
@@ -504,6 +505,33 @@ def test_a_long_text_is_a_canvas_and_lines_only_for_what_is_pinned(explorer: Exp
     assert explorer.count(".line") == 0
     explorer.page.click(".sentence [data-axis=rows][data-index='0']")
     assert explorer.count(".line.lit") > 0
+
+
+def test_a_text_may_begin_with_nothing_and_its_search_is_a_tree(explorer: Explorer) -> None:
+    explorer.page.select_option("[data-testid=run-choice]", "story")
+    explorer.page.click("[data-method=beam]")
+    explorer.page.fill("[data-number=length]", "5")
+    explorer.page.click("[data-testid=source]")
+    explorer.page.keyboard.press("Enter")
+    explorer.page.wait_for_selector("[data-testid=text]")
+    explorer.page.click("[data-tab=tree]")
+    explorer.page.wait_for_selector("[data-testid=node]")
+
+
+def test_a_head_of_a_long_text_is_fetched_for_the_same_text(
+    explorer: Explorer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trace, "WEIGHTS_LIMIT", 10)
+    monkeypatch.setattr(trace, "THUMBNAIL", 2)
+    explorer.page.select_option("[data-testid=run-choice]", "story")
+    explorer.page.fill("[data-number=length]", "5")
+    explorer.page.fill("[data-testid=source]", "a b")
+    explorer.page.keyboard.press("Enter")
+    explorer.page.wait_for_selector("[data-testid=text]")
+    with explorer.page.expect_request("**/v1/predict") as asked:
+        explorer.page.click("aside .head[data-layer='1'][data-head='0']")
+    assert len(asked.value.post_data_json["output_ids"]) == 5  # the prompt goes as text
+    explorer.settle()
 
 
 def test_what_is_wrong_is_said_beside_the_text(explorer: Explorer) -> None:

@@ -10,11 +10,13 @@ import pytest
 import torch
 from tiny_runs import tiny_text, train, write_text
 
+from saccade.blocks.recording import attentions
 from saccade.config import override
 from saccade.data.documents import Documents, Passage
 from saccade.data.tokenizers import train_tokenizer
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError
+from saccade.inspection.explain import explain
 from saccade.tasks import perplexity
 from saccade.tasks.perplexity import Reading, by_place, language_metrics
 from saccade.training.model import Model, load
@@ -270,7 +272,41 @@ def test_attention_says_what_each_token_looked_at(model: Model, ending: Model) -
             torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
             first = len(found.source_tokens)
             assert (weights[:, 0, first:] == 0).all()  # the first new token saw the prompt alone
-    assert model("abc", DecodeOptions(beam=1, length=40)).attention is None
+
+
+@pytest.fixture(scope="module")
+def remembering(files: list[str], tmp_path_factory: pytest.TempPathFactory) -> Model:
+    """A Transformer-XL that sees four tokens before one."""
+    model = {"name": "transformer-xl", "memory": 4, "ffn_dim": 16, "layers": 2}
+    out = tmp_path_factory.mktemp("runs") / "xl"
+    return load(train(tiny_text(files, {"model": model}), out)[0])
+
+
+@pytest.mark.parametrize(("which", "sight"), [("model", 16), ("remembering", 5)])
+def test_beyond_its_sight_attention_is_that_of_each_step(
+    which: str, sight: int, request: pytest.FixtureRequest
+) -> None:
+    model: Model = request.getfixturevalue(which)
+    found = model("abc", DecodeOptions(beam=1, length=40))
+    assert found.attention is not None
+    layer, weights = list(found.attention.weights.items())[-1]
+    torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
+    assert (weights > 0).sum(-1).max() == sight
+    for token in (0, 20, 39):  # explained, the same
+        told = explain(model, "abc", layer, 1, token=2 + token, prediction=found)
+        row = weights[1, token]
+        seen = row.nonzero().flatten().tolist()
+        shown = told.steps.weights[told.steps.weights > 0]
+        torch.testing.assert_close(shown, row[seen])
+        assert told.query == found.tokens[token]
+        assert told.keys[len(told.keys) - len(seen) :] == [found.attention.source[s] for s in seen]
+
+
+def test_only_the_layers_that_are_named_are_watched(remembering: Model) -> None:
+    layer = list(attentions(remembering))[1]
+    (found,) = remembering.predict(["abc"], GREEDY, attention=[layer])
+    assert found.attention is not None
+    assert list(found.attention.weights) == [layer]
 
 
 def test_prefixes_begin_the_continuation(model: Model) -> None:

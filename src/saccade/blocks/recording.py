@@ -5,7 +5,7 @@
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import torch
@@ -41,6 +41,14 @@ class Inside:
             for name, x in found.items()
         }
         return Inside(**parts)
+
+    def newest(self) -> "Inside":
+        """Of the last query alone."""
+        parts = {name: getattr(self, name) for name in BY_QUERY}
+        last: dict[str, Any] = {
+            name: None if x is None else x[:, :, -1:] for name, x in parts.items()
+        }
+        return replace(self, **last)
 
 
 class Observed(nn.Module):
@@ -148,6 +156,27 @@ def record_inside(
         hooks = {"probe": keep}
     with assigned({attention: hooks}):
         yield calls
+
+
+@contextmanager
+def newest_query(model: Any) -> Iterator[None]:
+    """Who watches sees of each call its last query: the others were seen before.
+
+    A model that slides beyond its context reads all of it again for each token.
+    """
+
+    def last(tell: Callable[[Any], None] | None, part: Callable[[Any], Any]) -> Any:
+        return None if tell is None else lambda seen: tell(part(seen))
+
+    hooks = {
+        attention: {
+            "watcher": last(attention.watcher, lambda weights: weights[:, :, -1:]),
+            "probe": last(attention.probe, Inside.newest),
+        }
+        for attention in attentions(model).values()
+    }
+    with assigned(hooks):
+        yield
 
 
 def _one(place: int | None) -> slice:

@@ -189,16 +189,20 @@ def explain(
         prediction = model.predict([text])[0]
     with record_inside(model, layer) as calls:
         tokens: Tokens = model.trace(text, prediction)
-    queries, keys = tokens.of(kind_of(model.module, layer))
+    kind = kind_of(model.module, layer)
+    queries, keys = tokens.of(kind)
     place = _find_token(token, queries)
     inside = _query(calls, place)
+    seen = inside.weights.shape[-1]
+    # A step that is watched alone sees the newest tokens, its own last.
+    first = place + 1 - seen if kind == "decoder" and seen < len(keys) else 0
     return Explanation(
         layer=layer,
         head=head,
         heads=attention.heads,
         token=place,
         query=queries[place],
-        keys=keys[: inside.weights.shape[-1]],
+        keys=keys[first : first + seen],
         formula=_formula(attention),
         steps=_steps(inside, attention, head),
     )

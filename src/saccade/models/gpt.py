@@ -91,6 +91,11 @@ class GPT(nn.Module):
         return self.config.context
 
     @property
+    def sight(self) -> int | None:
+        """The most tokens that read at once are what decoding sees of them."""
+        return self.config.context
+
+    @property
     def output_weight(self) -> Float[Tensor, "V D"]:
         return self.embedding.weight
 

@@ -63,6 +63,7 @@ class Markov(nn.Module):
         "selective": {"model": {"order": 2, "skips": True, "selective": True}},
     }
     limit: int | None = None  # of what it can read
+    sight: int | None = None  # of what is, read at once, as decoding has it
 
     def __init__(self, config: MarkovConfig):
         super().__init__()

@@ -45,6 +45,7 @@ class RecurrentLM(nn.Module):
     }
     alignment_layers: ClassVar[list[str]] = []  # there is no attention
     limit: int | None = None  # of what it can read
+    sight: int | None = None  # of what is, read at once, as decoding has it
 
     def __init__(self, config: RecurrentLMConfig):
         super().__init__()

@@ -80,6 +80,11 @@ class TransformerXL(nn.Module):
         self.output = TiedOutput(self.embedding)
 
     @property
+    def sight(self) -> int | None:
+        """The most tokens that read at once are what decoding sees: a token and its memory."""
+        return self.memory + 1
+
+    @property
     def output_weight(self) -> Float[Tensor, "V D"]:
         return self.embedding.weight
 

@@ -73,7 +73,7 @@ class TranslateAnswers:
         )
 
     def _source_ids(self, text: str) -> list[int]:
-        ids, _ = self.task._read(self.model.module, text)
+        ids, _ = self.task.read(self.model.module, text)
         return list(ids)
 
     def _source(self, text: str, ids: Sequence[int]) -> schemas.Sentence:
@@ -91,7 +91,7 @@ class TranslateAnswers:
 class GenerateAnswers:
     """One text: the prompt and what continues it; attention looks back."""
 
-    searches = False
+    searches = True
 
     def __init__(self, model: Model):
         self.model = model
@@ -104,7 +104,7 @@ class GenerateAnswers:
     def answer(
         self, text: str, found: Prediction, request: schemas.PredictRequest
     ) -> schemas.Prediction:
-        prompt, _ = self.task._read(self.model.module, text)
+        prompt, _ = self.task.read(self.model.module, text)
         said = [*found.ids, self.target.eos][: len(found.tokens)]
         ids = [*prompt, *said]
         trace = Trace()

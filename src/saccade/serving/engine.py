@@ -189,10 +189,11 @@ class Engine:
         request: schemas.PredictRequest, answers: Answers, tell: Callable[[str], None] | None
     ) -> BeamTree | None:
         """What a search fills: kept because it was asked for, or to tell how far it is."""
-        if request.tree and not answers.searches:
-            raise InputError("this task draws its texts one path at a time: it has no tree")
-        drawn = request.decoding.method == "sample" or not answers.searches
-        if drawn or request.output_ids is not None:
+        decoding = request.decoding
+        one_path = bool(decoding.stop) or decoding.method == "sample" or not answers.searches
+        if request.tree and one_path:
+            raise InputError("this text is made one path at a time: it has no tree")
+        if one_path or request.output_ids is not None:
             return None
         if tell is not None:
             return GrowingTree(lambda ids: tell(answers.target.decode(ids)))

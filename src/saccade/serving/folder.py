@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from saccade.inspection.comparison import INPUTS
+from saccade.inspection.resampling import by_bucket, length_buckets, trusted_parts
 from saccade.serving.schemas import Curve, EvaluationSummary, LengthBand, Score
 from saccade.training.run import Run
 
@@ -29,7 +31,7 @@ def evaluations(run: Run) -> list[EvaluationSummary]:
                 name=name,
                 examples=int(kept.get("examples", len(examples))),
                 scores=scores(kept),
-                by_length=by_length(examples),
+                by_length=by_length(kept),
             )
         )
     return found
@@ -43,25 +45,32 @@ def scores(evaluation: Mapping[str, Any]) -> list[Score]:
     ]
 
 
-def by_length(examples: Sequence[Mapping[str, Any]], bands: int = BANDS) -> list[LengthBand]:
-    """Mean scores of the examples in bands of nearly equal size, by the words of the source."""
-    named = [example for example in examples if isinstance(example.get("source"), str)]
-    ordered = sorted(named, key=lambda example: len(example["source"].split()))
-    found: list[LengthBand] = []
-    for number in range(min(bands, len(ordered))):
-        part = ordered[number * len(ordered) // bands : (number + 1) * len(ordered) // bands]
-        if not part:
-            continue
-        lengths = [len(example["source"].split()) for example in part]
-        numbers = [key for key, value in part[0].items() if _is_number(value)]
-        means = {
-            key: sum(example[key] for example in part if _is_number(example.get(key))) / len(part)
-            for key in numbers
-        }
-        found.append(
-            LengthBand(shortest=lengths[0], longest=lengths[-1], examples=len(part), means=means)
+def by_length(evaluation: Mapping[str, Any], bands: int = BANDS) -> list[LengthBand]:
+    """Each metric of the examples in bands of nearly equal size, by the words of their texts.
+
+    What cannot be recomputed from the examples that were kept has no value by length.
+    """
+    examples = evaluation.get("by_example") or []
+    found = {
+        score.name: trusted_parts(score.name, score.value, examples) for score in scores(evaluation)
+    }
+    parts = {name: each for name, each in found.items() if each is not None}
+    counted = next(
+        (key for key in INPUTS if examples and isinstance(examples[0].get(key), str)), ""
+    )
+    if not parts or not counted:
+        return []
+    buckets = length_buckets([len(example[counted].split()) for example in examples], bands)
+    values = {name: by_bucket(name, each, buckets) for name, each in parts.items()}
+    return [
+        LengthBand(
+            shortest=bucket.shortest,
+            longest=bucket.longest,
+            examples=len(bucket.places),
+            scores={name: each[place] for name, each in values.items()},
         )
-    return found
+        for place, bucket in enumerate(buckets)
+    ]
 
 
 def curves(run: Run) -> dict[str, Curve]:

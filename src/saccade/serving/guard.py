@@ -68,7 +68,7 @@ class Guard:
         if not self._known(host):
             return 421, f"this server does not answer for the host {host[:100]!r}"
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and not _same(origin, host):
             return 403, "only the page of this server may ask from a browser"
         length = headers.get(b"content-length", "0")
         if not length.isascii() or not length.isdigit() or int(length) > self.limit:
@@ -99,6 +99,13 @@ class _Counted:
             self.exceeded = True
             raise TooLargeError
         return message
+
+
+def _same(origin: str, host: str) -> bool:
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:  # no address at all
+        return False
 
 
 def _is_address(name: str) -> bool:

@@ -17,6 +17,7 @@ Kind = Literal["cross", "encoder", "decoder"]
 Side = Literal["source", "target", "read"]  # read: the target as its decoder sees it, a token late
 Text = Annotated[str, Field(max_length=TEXT_LIMIT)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
+Stop = Annotated[str, Field(min_length=1, max_length=200)]
 Matrix = list[list[float]]
 Curve = list[tuple[float, float]]
 
@@ -44,12 +45,16 @@ class Decoding(Strict):
     top_k: Annotated[int, Field(ge=1)] | None = None
     top_p: Annotated[FiniteFloat, Field(gt=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    repetition_penalty: Annotated[FiniteFloat, Field(gt=0, le=100)] | None = None
+    stop: Annotated[list[Stop], Field(max_length=16)] | None = None
 
     def options(self, usual: DecodeOptions) -> DecodeOptions:
         """What was given; the rest is usual for the task."""
         given = self.model_dump(exclude={"method"}, exclude_none=True)
         if self.method == "greedy":
             given["beam"] = 1
+        if self.method == "beam":  # a task that usually draws has none of its own
+            given.setdefault("beam", max(usual.beam, DecodeOptions().beam))
         return replace(usual, **given, sample=self.method == "sample")
 
 
@@ -267,12 +272,12 @@ class RunList(Strict):
 
 
 class LengthBand(Strict):
-    """The examples whose source has `shortest` to `longest` words, and their mean scores."""
+    """The examples whose text has `shortest` to `longest` words, and their scores together."""
 
     shortest: int
     longest: int
     examples: int
-    means: dict[str, float]
+    scores: dict[str, float]
 
 
 class EvaluationSummary(Strict):

@@ -7,7 +7,6 @@ gives the same numbers as watching each step, for a path that was dropped as for
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, cast
 
 import torch
@@ -19,10 +18,12 @@ from saccade.blocks.recording import attentions, check_head, record_attention
 from saccade.errors import InputError, nearest
 from saccade.inspection.traces import kind_of
 from saccade.serving.schemas import Attention, AttentionChoice, Kind, Layer, Side
+from saccade.tasks.rereading import looks, reread
 from saccade.tasks.task import Prediction
 from saccade.training.model import Model
 
 WEIGHTS_LIMIT = 1_000_000  # numbers of an answer: beyond, heads are sent small
+LONGEST = 2048  # tokens of a text that is looked into: its maps grow with the square
 THUMBNAIL = 48  # rows and columns of a small one
 DIGITS = 4
 SIDES: dict[Kind, tuple[Side, Side]] = {
@@ -60,45 +61,22 @@ def look(model: Model, text: str, prediction: Prediction, kinds: Collection[Kind
     return Trace(found, logits.float().log_softmax(-1).cpu())
 
 
-@torch.inference_mode()
 def look_back(module: Any, ids: Sequence[int], kinds: Collection[Kind]) -> Trace:
     """A text without a source, read again: row t is the step that predicts token t + 1."""
-    read = torch.tensor(ids[:-1])
-    if not len(read):
+    if len(ids) < 2:
         return Trace()
+    if len(ids) > LONGEST:
+        raise InputError(
+            f"{len(ids):,} tokens are too many to look into, at most {LONGEST:,}: take a shorter "
+            "text, or ask for neither attention nor alternatives"
+        )
     wanted = {kind: names for kind, names in layers_by_kind(module).items() if kind in kinds}
-    whole = module.limit is None or len(read) <= module.limit
     with record_attention(module, [name for names in wanted.values() for name in names]) as seen:
-        logits = _at_once(module, read) if whole else _step_by_step(module, read)
+        logits = reread(module, ids[:-1])
     found: dict[Kind, dict[str, Tensor]] = {
-        kind: {name: seen[name][0][0] if whole else _newest_rows(seen[name]) for name in names}
-        for kind, names in wanted.items()
+        kind: {name: looks(seen[name]) for name in names} for kind, names in wanted.items()
     }
     return Trace(found, logits.float().log_softmax(-1).cpu())
-
-
-def _at_once(module: Any, read: Int[Tensor, " T"]) -> Float[Tensor, "T V"]:
-    device = next(chain(module.parameters(), module.buffers())).device
-    hidden, _ = module(read[None].to(device))
-    return module.logits(hidden)[0]
-
-
-def _step_by_step(module: Any, read: Int[Tensor, " T"]) -> Float[Tensor, "T V"]:
-    """Longer than the context: as it was decoded, the beginning sliding out of sight."""
-    state, steps = module.start(1, [[]]), []
-    for token in read.split(1):
-        logits, state = module.step(token, state)
-        steps.append(logits)
-    return torch.cat(steps)
-
-
-def _newest_rows(calls: Sequence[Tensor]) -> Float[Tensor, "H T T"]:
-    """The last query of each step: it looks at the newest tokens, as many as it still sees."""
-    weights = calls[0].new_zeros(calls[0].shape[1], len(calls), len(calls))
-    for step, call in enumerate(calls, start=1):
-        seen = min(call.shape[-1], step)
-        weights[:, step - 1, step - seen : step] = call[0, :, -1, -seen:]
-    return weights
 
 
 def layers_by_kind(module: Any) -> dict[Kind, list[str]]:

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -23,12 +22,14 @@ from saccade.decoding.options import DecodeOptions
 from saccade.decoding.sampling import Draw
 from saccade.decoding.search import Hypothesis, beam_search
 from saccade.decoding.texts import spoken, stopping
+from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
-from saccade.inspection.traces import Tokens
+from saccade.inspection.traces import Tokens, Watch, watched_layers
 from saccade.tasks import perplexity
 from saccade.tasks.next_token import NextToken
 from saccade.tasks.perplexity import Reading
+from saccade.tasks.rereading import looks, reread
 from saccade.tasks.task import Evaluation, Plain, Prediction, Warn
 from saccade.tasks.vocabularies import SENTENCES, find_tokenizers
 
@@ -215,16 +216,18 @@ class Generate:
         options: DecodeOptions,
         *,
         prefixes: Sequence[str] | None = None,
-        attention: bool = False,
+        attention: Watch = False,
         numbers: Sequence[int] | None = None,
+        tree: BeamTree | None = None,
     ) -> list[Prediction]:
         """What follows each prompt; an empty prompt is the begin of a text.
 
         `prefixes` are what each continuation begins with; `numbers` are what draws are keyed by,
-        the places of the prompts in the list when absent.
+        the places of the prompts in the list when absent; `tree` is filled with what a search
+        considered.
         """
         numbers = range(len(texts)) if numbers is None else numbers
-        prompts = [self._read(model, text) for text in texts]
+        prompts = [self.read(model, text) for text in texts]
         lengths = np.array([len(ids) for ids, _ in prompts], np.int64)
         found: list[Prediction | None] = [None] * len(texts)
         for rows in plan_eval((lengths, lengths), rows=ROWS):
@@ -234,12 +237,12 @@ class Generate:
                 begun = [self.tokenizer.encode(prefixes[row]) for row in rows]
                 constraints.append(ForcedPrefix(begun))
             hypotheses = self._continue(
-                model, ids, options, constraints, [numbers[row] for row in rows]
+                model, ids, options, constraints, [numbers[row] for row in rows], tree
             )
             for row, nbest in zip(rows, hypotheses, strict=True):
                 prompt, cut = prompts[row]
                 made = self._prediction(prompt, cut, nbest, options)
-                found[row] = self._watched(model, prompt, made) if attention else made
+                found[row] = self._watched(model, prompt, made, attention)
         return [each for each in found if each is not None]
 
     def stream(
@@ -254,7 +257,7 @@ class Generate:
 
         `on_cut` is called when the prompt is too long and its beginning was left out.
         """
-        ids, cut = self._read(model, text)
+        ids, cut = self.read(model, text)
         if cut:
             on_cut()
         with torch.inference_mode():
@@ -267,15 +270,14 @@ class Generate:
         yield from spoken(self.tokenizer.decode, ids, (t for t, _ in steps), options.stop)
 
     def trace(self, model: Any, text: str, prediction: Prediction) -> Tokens:
-        """Read a prompt and its continuation at once, as in training, for who is watching."""
+        """Read a prompt and its continuation again, for who is watching."""
         end = [self.tokenizer.eos] * (len(prediction.tokens) - len(prediction.ids))
-        ids = [*self._read(model, text)[0], *prediction.ids, *end]
-        with torch.inference_mode():
-            model(torch.tensor([ids[:-1]], device=_device(model)))
+        ids = [*self.read(model, text)[0], *prediction.ids, *end]
+        reread(model, ids[:-1])
         tokens = self.tokenizer.tokens(ids)
         return Tokens([], tokens[:-1], tokens[1:])
 
-    def _read(self, model: Any, text: str) -> tuple[list[int], bool]:
+    def read(self, model: Any, text: str) -> tuple[list[int], bool]:
         """The ids of a prompt, and whether its beginning has no room.
 
         A document begins with the begin of a text. A stretch of plain text does not: it may stand
@@ -307,14 +309,17 @@ class Generate:
         options: DecodeOptions,
         constraints: list[Constraint],
         numbers: list[int],
+        tree: BeamTree | None,
     ) -> list[list[Hypothesis]]:
+        if tree is not None and options.stop:
+            raise InputError("stop is of one path: it grows no tree")
         state = model.start(len(prompts), [ids[:-1] for ids in prompts])
         first, eos = [ids[-1] for ids in prompts], self.tokenizer.eos
         limits = [options.max_length(len(ids)) for ids in prompts]
-        if options.beam > 1 and not options.sample:
+        if (options.beam > 1 or tree is not None) and not options.sample:
             return beam_search(
                 model, state, first=first, eos=eos, max_lengths=limits, options=options,
-                constraints=constraints,
+                constraints=constraints, tree=tree,
             )  # fmt: skip
         steps = walk.walk(
             model, state, first=first, eos=eos, max_lengths=limits,
@@ -350,29 +355,19 @@ class Generate:
         ]
         return dataclasses.replace(nbest[0], alternatives=nbest[1:])
 
-    @torch.inference_mode()
-    def _watched(self, model: Any, prompt: list[int], made: Prediction) -> Prediction:
-        """With what each token looked at: the text is read once more, as it was written.
-
-        Nothing for a text longer than the model can look at, which no longer saw its beginning.
-        """
+    def _watched(self, model: Any, prompt: list[int], made: Prediction, watch: Watch) -> Prediction:
+        """With what each token looked at: the text is read once more, as it was written."""
         read = [*prompt, *made.ids]
-        if not made.tokens or (model.limit is not None and len(read) > model.limit):
+        # There is no input to look at: all attention is within the text.
+        layers = watched_layers(model, "all" if watch is True else watch)
+        if not made.tokens or not layers:
             return made
-        device = next(model.parameters(), torch.empty(0)).device
-        with record_attention(model) as seen:
-            model(torch.tensor([read], device=device))
+        with record_attention(model, layers) as seen:
+            reread(model, read)
         rows = slice(len(prompt) - 1, len(prompt) - 1 + len(made.tokens))
-        weights = {name: calls[0][0][:, rows] for name, calls in seen.items()}  # (H, T, S)
-        if not weights:
-            return made
+        weights = {name: looks(calls)[:, rows] for name, calls in seen.items()}  # (H, T, S)
         looked = AttentionMap(weights, self.tokenizer.tokens(read), made.tokens)
         return dataclasses.replace(made, attention=looked)
-
-
-def _device(model: nn.Module) -> torch.device:
-    """Where a model is; one that counts has buffers only."""
-    return next(chain(model.parameters(), model.buffers())).device
 
 
 def _passages(examples: Plain) -> list[Passage]:

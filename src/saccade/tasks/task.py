@@ -169,6 +169,9 @@ class Task(Protocol):
 
     # --- predicting
 
+    def read(self, model: Any, text: str) -> tuple[list[int], bool]:
+        """The ids a model reads of a text, and whether some had no room."""
+
     def predict(
         self,
         model: Any,

@@ -166,7 +166,7 @@ class Translate:
         device, most = next(model.parameters()).device, self._limit(model)
         for start in range(0, len(sources), ROWS):
             some = slice(start, start + ROWS)
-            source = [self._read(model, text)[0] for text in sources[some]]
+            source = [self.read(model, text)[0] for text in sources[some]]
             target = [self.target.encode(text)[: most - 1] for text in references[some]]
             begin, end = self.target.bos, self.target.eos
             read = Padded.of(source, self.source.pad, device)
@@ -195,7 +195,7 @@ class Translate:
         """
         _refuse_of_generate(options)
         numbers = range(len(texts)) if numbers is None else numbers
-        prepared = [self._read(model, text) for text in texts]
+        prepared = [self.read(model, text) for text in texts]
         lengths = np.array([len(ids) for ids, _ in prepared], np.int64)
         found = [Prediction("", 0.0, [], [])] * len(texts)
         for rows in plan_eval((lengths, lengths), rows=ROWS):
@@ -211,7 +211,7 @@ class Translate:
                 found[row] = self._prediction(*prepared[row], best, look)
         return found
 
-    def _read(self, model: Any, text: str) -> tuple[list[int], bool]:
+    def read(self, model: Any, text: str) -> tuple[list[int], bool]:
         """Token ids with the end; what a model cannot read, or nobody could wait for, is cut."""
         ids, limit = self.source.encode(text), self._limit(model)
         return [*ids[: limit - 1], self.source.eos], len(ids) >= limit
@@ -261,7 +261,7 @@ class Translate:
         _refuse_of_generate(options)
         if not text.strip():
             return
-        ids, truncated = self._read(model, text)
+        ids, truncated = self.read(model, text)
         if truncated:
             on_cut()
         with torch.no_grad():
@@ -332,7 +332,7 @@ class Translate:
     def trace(self, model: Any, text: str, prediction: Prediction) -> Tokens:
         """Read a text and its prediction at once, as in training, for who is watching."""
         end = [self.target.eos] * (len(prediction.tokens) - len(prediction.ids))
-        (ids, _), said = self._read(model, text), [*prediction.ids, *end]
+        (ids, _), said = self.read(model, text), [*prediction.ids, *end]
         device = next(model.parameters()).device
         with torch.inference_mode():
             read = torch.tensor([[self.target.bos, *said[:-1]]], device=device)

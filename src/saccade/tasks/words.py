@@ -6,10 +6,13 @@ from typing import Any
 import torch
 
 from saccade.data.tokenizers import Tokenizer
+from saccade.decoding.texts import BROKEN
 from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap, Span, word_weights
 from saccade.inspection.alignment_error import word_spans
 from saccade.tasks.task import Prediction
+
+TAIL = 16  # tokens decoded together at most, before and behind what is settled
 
 
 def word_map(task: Any, text: str, prediction: Prediction) -> AttentionMap:
@@ -37,6 +40,13 @@ def word_map(task: Any, text: str, prediction: Prediction) -> AttentionMap:
 
 def token_spans(tokenizer: Tokenizer, ids: Sequence[int]) -> list[Span]:
     """The characters each id gave to the decoded text (a model may cut otherwise than `encode`)."""
-    ends = [len(tokenizer.decode(ids[: count + 1])) for count in range(len(ids))]
+    ends: list[int] = []
+    said = read = shown = 0  # decoded for what stands before; settled tokens and their letters
+    for count in range(1, len(ids) + 1):
+        before, whole = tokenizer.decode(ids[said:read]), tokenizer.decode(ids[said:count])
+        ends.append(shown + len(whole) - len(before))
+        # A letter may lack bytes yet; one that lacks them so long will not be mended.
+        if (len(whole) > len(before) and not whole.endswith(BROKEN)) or count - read >= TAIL:
+            shown, said, read = ends[-1], read, count
     starts = [0, *ends][: len(ends)]
     return [(min(start, end), end) for start, end in zip(starts, ends, strict=True)]

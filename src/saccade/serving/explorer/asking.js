@@ -13,9 +13,10 @@ export function createAsking(store) {
   async function ask({ keepPin = false } = {}) {
     control.abort();
     control = new AbortController();
-    const { text, run, other } = store.state;
+    const { text, run, runs, other } = store.state;
+    const task = taskOf(runs.find((each) => each.name === run));
     const fresh = { answers: {}, drafts: {}, path: null, hover: null, error: null };
-    if (text.trim() === "") {
+    if (text.trim() === "" && !task.fromNothing) {
       store.set({ ...fresh, error: "Type a sentence first." });
       return;
     }
@@ -70,7 +71,8 @@ export function createAsking(store) {
       const wanted = `${layer} ${head}`;
       const there = attention?.chosen !== null && (attention?.wanted ?? "null null") === wanted;
       if (!attention || attention.scale === 1 || there) continue;
-      const ids = answer.now.target.tokens.map((token) => token.id);
+      const said = answer.now.target.tokens.filter((token) => !token.given);
+      const ids = said.map((token) => token.id);
       const choice = {
         kinds: [attention.kind],
         layer: attention.layers[layer]?.name ?? null,

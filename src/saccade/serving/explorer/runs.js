@@ -122,11 +122,14 @@ function byLength(found, width) {
     ).filter((run) => run.bands.length > 1);
     if (!runs.length) return [];
     const ticks = runs[0].bands.map((band, at) => [at, `${band.shortest}–${band.longest}`]);
-    return Object.keys(runs[0].bands[0].means).map((score) => {
+    return Object.keys(runs[0].bands[0].scores).map((score) => {
       const lines = runs.map(
-        (run) => ({ name: run.name, points: run.bands.map((band, at) => [at, band.means[score] ?? 0]) }),
-      );
-      const title = `${set}: mean ${score} by words of the source`;
+        (run) => ({
+          name: run.name,
+          points: run.bands.map((band, at) => [at, band.scores[score] ?? null]).filter(([, y]) => y !== null),
+        }),
+      ).filter((line) => line.points.length);
+      const title = `${set}: ${score} by words of the text`;
       return h(
         "figure",
         {},

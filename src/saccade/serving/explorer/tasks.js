@@ -64,7 +64,8 @@ const TASKS = {
     asks: "Type a beginning, Enter continues it",
     methods: ["sample", "greedy", "beam"],
     units: ["pieces"],
-    views: ["text", ...SEQUENCES],
+    views: ["text", ...SEQUENCES.toSpliced(4, 0, "tree")],
+    fromNothing: true, // an empty text is the begin of one
     endless: true, // a text ends only at its length
   },
 };
