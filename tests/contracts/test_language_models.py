@@ -97,6 +97,8 @@ def test_it_decodes_in_eight_bits(variant):
 def test_a_text_read_again_is_what_decoding_saw(variant):
     """Longer than any context or memory here: at once only as far as the model's sight."""
     model = built(variant)
+    if hasattr(model, "memory"):
+        model.memory = 4
     text = TEXTS.flatten().tolist()
     for size in range(1, len(text) + 1):
         again = reread(model, text[:size])
