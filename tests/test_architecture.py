@@ -169,3 +169,9 @@ def test_no_tracked_file_names_a_path_of_one_machine() -> None:
             if machine.search(line):
                 found.append(f"{path.relative_to(PROJECT)}:{number}: {line.strip()[:80]!r}")
     assert found == []
+
+
+def test_every_test_file_has_a_name_of_its_own() -> None:
+    """Without packages, two modules of one name cannot be collected together."""
+    names = [path.name for path in Path(__file__).parent.rglob("test_*.py")]
+    assert sorted(names) == sorted(set(names))
