@@ -7,7 +7,6 @@ import json
 import random
 import shutil
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -49,7 +48,7 @@ def explorer(options: ExplorerOptions) -> Report:
         raise SystemExit("needs chromium: apt-get install chromium")
     with (
         tempfile.TemporaryDirectory() as folder,
-        served(options.run or small_run(Path(folder))) as place,
+        exploring(options.run or small_run(Path(folder))) as place,
         sync_playwright() as playwright,
     ):
         # The page forbids code from strings; what measures it may use it.
@@ -153,22 +152,16 @@ def made_up() -> dict[str, Any]:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
+def exploring(folder: Path) -> Iterator[str]:
     from saccade.serving.app import create_app
     from saccade.serving.engine import Engine, load_runs
-    from saccade.serving.server import Server, address, bound
+    from saccade.serving.server import served
 
     engine = Engine(load_runs([folder]))
-    listening, ready = bound("127.0.0.1", 0), threading.Event()
-    server = Server(create_app(engine), ready.set)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
     try:
-        ready.wait()
-        yield address(listening)
+        with served(create_app(engine)) as place:
+            yield place
     finally:
-        server.should_exit = True
-        thread.join()
         engine.close()
 
 

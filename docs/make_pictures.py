@@ -5,7 +5,6 @@ Takes the run in demo/; where there is none, `saccade demo` trains it first.
 
 import shutil
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,7 +15,7 @@ from playwright.sync_api import sync_playwright
 from saccade.cli import run
 from saccade.serving.app import create_app
 from saccade.serving.engine import Engine, load_runs
-from saccade.serving.server import Server, address, bound
+from saccade.serving.server import served
 
 DOCS = Path(__file__).parent
 DEMO = DOCS.parent / "demo"
@@ -41,7 +40,7 @@ def main() -> None:
     browser = shutil.which("chromium")
     if browser is None:
         sys.exit("needs chromium: apt-get install chromium")
-    with served(folder) as place, sync_playwright() as playwright:
+    with exploring(folder) as place, sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=browser, args=FLAGS)
         for name, size, colours, more in PICTURES:
             page = chromium.new_page(viewport=size, color_scheme=colours)
@@ -56,18 +55,12 @@ def main() -> None:
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
+def exploring(folder: Path) -> Iterator[str]:
     engine = Engine(load_runs([folder]))
-    listening, ready = bound("127.0.0.1", 0), threading.Event()
-    server = Server(create_app(engine), ready.set)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
     try:
-        ready.wait()
-        yield address(listening)
+        with served(create_app(engine)) as place:
+            yield place
     finally:
-        server.should_exit = True
-        thread.join()
         engine.close()
 
 

@@ -9,6 +9,9 @@ from saccade.tasks.rereading import reread
 from saccade.training.checkpoint import load_tensors, save_tensors
 
 EACH = pytest.mark.parametrize("variant", LANGUAGE_MODELS, ids=str)
+CARRYING = pytest.mark.parametrize(
+    "variant", [each for each in LANGUAGE_MODELS if not str(each).startswith("gpt")], ids=str
+)
 TEXTS = torch.tensor(
     [[3, 1, 4, 1, 5, 9, 2, 6, 5], [9, 7, 9, 3, 2, 3, 8, 4, 6], [1, 1, 2, 3, 5, 8, 12, 0, 7]]
 )
@@ -67,13 +70,12 @@ def test_logits_are_products_with_the_output_weight(variant):
     torch.testing.assert_close(model.logits(hidden), hidden @ model.output_weight.T)
 
 
-@EACH
+@CARRYING
 @torch.no_grad()
 def test_what_is_carried_survives_the_disk(variant, tmp_path):
     model = built(variant)
     _, carry = model(TEXTS[:, :4])
-    if carry is None:
-        pytest.skip("it carries nothing")
+    assert carry, "it carries nothing"
     save_tensors(tmp_path / "carry.safetensors", carry, {})
     loaded = load_tensors(tmp_path / "carry.safetensors", carry)
     assert torch.equal(model(TEXTS[:, 4:], loaded)[0], model(TEXTS[:, 4:], carry)[0])

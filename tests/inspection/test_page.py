@@ -5,12 +5,12 @@ import hashlib
 import html
 import json
 import re
-import shutil
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 import torch
+from serving.browser import chromium
 
 from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
@@ -134,14 +134,8 @@ def test_a_notebook_gets_the_page_in_a_frame_that_touches_nothing():
 
 @pytest.fixture(scope="module")
 def browser():
-    playwright = pytest.importorskip("playwright.sync_api", reason="pip install playwright")
-    chromium = shutil.which("chromium")
-    if chromium is None:
-        pytest.skip("needs chromium: apt install chromium")
-    with playwright.sync_playwright() as started:
-        opened = started.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+    with chromium() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.fixture

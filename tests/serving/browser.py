@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,32 +9,12 @@ from typing import Any
 
 import pytest
 
-from saccade.serving.app import create_app
-from saccade.serving.engine import Engine
-from saccade.serving.server import Server, address, bound
-
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",  # the network is cut off
 ]  # fmt: skip
 INSTALL = "apt-get install chromium fonts-noto-core fonts-noto-cjk fonts-noto-color-emoji"
-
-
-@contextmanager
-def served(engine: Engine) -> Iterator[str]:
-    """The address of a server in a thread of this process."""
-    listening, ready = bound("127.0.0.1", 0), threading.Event()
-    server = Server(create_app(engine), ready.set)
-    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
-    thread.start()
-    try:
-        assert ready.wait(20)
-        yield address(listening)
-    finally:
-        server.should_exit = True
-        thread.join(20)
-        listening.close()
 
 
 @contextmanager

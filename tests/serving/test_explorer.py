@@ -9,10 +9,12 @@ from urllib.parse import urlencode
 
 import pytest
 from fastapi.testclient import TestClient
-from serving.browser import Explorer, chromium, served
+from serving.browser import Explorer, chromium
 
 from saccade.serving import trace
+from saccade.serving.app import create_app
 from saccade.serving.engine import Engine
+from saccade.serving.server import served
 
 pytestmark = pytest.mark.serial
 TEXT = "a b c d"
@@ -21,7 +23,7 @@ CROSS = ["decoder.0.cross_attention", "decoder.1.cross_attention"]
 
 @pytest.fixture(scope="module")
 def address(engine: Engine) -> Iterator[str]:
-    with served(engine) as found:
+    with served(create_app(engine)) as found:
         yield found
 
 

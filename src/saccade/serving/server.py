@@ -1,14 +1,17 @@
 """Start and stop the server: a socket, its address, and a clean end."""
 
 import socket
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import uvicorn
 from fastapi import FastAPI
 
-from saccade.errors import InputError
+from saccade.errors import InputError, TrainingError
 
 GRACE_SECONDS = 3  # for answers on their way when the server is told to stop
+READY_SECONDS = 20  # for a server in a thread to start, and to end
 
 
 def bound(host: str, port: int) -> socket.socket:
@@ -49,3 +52,20 @@ class Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.on_ready()
+
+
+@contextmanager
+def served(app: FastAPI) -> Iterator[str]:
+    """The address of a server in a thread of this process, on a free port, while the block runs."""
+    listening, ready = bound("127.0.0.1", 0), threading.Event()
+    server = Server(app, ready.set)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, daemon=True)
+    thread.start()
+    try:
+        if not ready.wait(READY_SECONDS):
+            raise TrainingError(f"no server answered within {READY_SECONDS} seconds")
+        yield address(listening)
+    finally:
+        server.should_exit = True
+        thread.join(READY_SECONDS)
+        listening.close()
