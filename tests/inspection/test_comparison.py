@@ -213,6 +213,12 @@ def test_odd_numbers_are_drawn():
     assert quality_by_length({"a": [0.0]}, length_buckets([3, 3], 1), "BLEU", 20)
 
 
+def test_a_curve_of_one_point_is_seen():
+    [single, line] = loss_by_place({"a": [3.0], "b": [2.5, 2.0]}).axes[0].lines
+    assert single.get_marker() == "o"
+    assert line.get_marker() == ""
+
+
 @pytest.mark.serial
 def test_comparing_needs_no_torch(runs):
     code = (

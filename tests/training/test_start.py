@@ -350,6 +350,9 @@ def test_init_takes_over_weights_tokenizer_and_shape(tmp_path: Path, parent: Run
         ("model.score=dot", "model.score is 'scaled-dot', not 'dot'"),
         ("model.preset=small", "model.preset is 'tiny', not 'small'"),
         ("task.tokenizer=words", "task.tokenizer is 'characters', not 'words'"),
+        ("task.vocab_size=70", "task.vocab_size is 4000, not 70"),
+        ("task.joint=false", "task.joint is True, not False"),
+        ("task.lowercase=true", "task.lowercase is False, not True"),
     ],
 )
 def test_init_refuses_what_it_would_not_heed(

@@ -25,7 +25,8 @@ ScoreMaker = Callable[[int, int], Score]  # (query width, key width) -> a score
 
 
 def split_heads(x: Float[Tensor, "B T D"], heads: int) -> Float[Tensor, "B H T K"]:
-    return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+    batch, size, dim = x.shape
+    return x.view(batch, size, heads, dim // heads).transpose(1, 2)
 
 
 def self_attention(x: Float[Tensor, "*B T D"]) -> Float[Tensor, "*B T D"]:
@@ -155,8 +156,9 @@ class SelfAttention(Attention):
 
     def project(self, x: Float[Tensor, "B T D"]) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, prepared keys and values, each (B, H, T, K)."""
-        packed = self.query_key_value(x).unflatten(-1, (3, self.heads, -1))  # (B, T, 3, H, K)
-        q, k, v = packed.transpose(1, 3).unbind(2)
+        batch, size, dim = x.shape
+        packed = self.query_key_value(x).view(batch, size, 3, self.heads, dim // self.heads)
+        q, k, v = packed.transpose(1, 3).unbind(2)  # from (B, T, 3, H, K)
         return q, self.score.prepare(k), v
 
     def forward(
@@ -186,8 +188,9 @@ class CrossAttention(Attention):
 
     def project(self, memory: Float[Tensor, "B S D"]) -> tuple[Tensor, Tensor]:
         """Prepared keys and values, each (B, H, S, K)."""
-        packed = self.key_value(memory).unflatten(-1, (2, self.heads, -1))  # (B, S, 2, H, K)
-        k, v = packed.transpose(1, 3).unbind(2)
+        batch, size, dim = memory.shape
+        packed = self.key_value(memory).view(batch, size, 2, self.heads, dim // self.heads)
+        k, v = packed.transpose(1, 3).unbind(2)  # from (B, S, 2, H, K)
         return self.score.prepare(k), v
 
     def forward(

@@ -108,7 +108,7 @@ class KeyValueCache:
             keys, values = (_lengthen(s, size + spare) for s in (self.keys, self.values))
             room, end = Room(keys, values, self.length), length
         room.used = end
-        keys, values = (s[..., end - length : end, :] for s in (room.keys, room.values))
+        keys, values = (s.narrow(-2, end - length, length) for s in (room.keys, room.values))
         if counts is not None:
             ages = self.ages + counts
             return KeyValueCache(keys, values, ages, _newest(ages, length), room, end)
@@ -134,10 +134,9 @@ class KeyValueCache:
         values: Float[Tensor, "N H T K"],
     ) -> tuple[Float[Tensor, "N H L A"], Float[Tensor, "N H L K"]]:
         """Write a layer's keys and values into the newest places; all that it has now."""
-        start = self.length - keys.shape[-2]
-        all_keys, all_values = self.keys[layer], self.values[layer]
-        all_keys[:, :, start:] = keys
-        all_values[:, :, start:] = values
+        all_keys, all_values, size = self.keys[layer], self.values[layer], keys.shape[-2]
+        all_keys.narrow(-2, self.length - size, size).copy_(keys)
+        all_values.narrow(-2, self.length - size, size).copy_(values)
         return all_keys, all_values
 
     def attend(

@@ -116,7 +116,11 @@ def _pick(
         chosen = choose(weighed, sentences[rows])
         tokens.append(chosen)
         values.append(log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1))
-    return torch.cat(tokens).cpu(), torch.cat(values).double().cpu()
+    return _joined(tokens).cpu(), _joined(values).double().cpu()
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(parts)
 
 
 def stream(

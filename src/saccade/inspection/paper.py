@@ -233,7 +233,8 @@ def draw_lines(
     for index, (name, points) in enumerate(curves.items()):
         color, line = CURVES[index % len(CURVES)]
         across, up = [x for x, _ in points], [y for _, y in points]
-        axes.plot(across, up, color=color, linestyle=line, linewidth=1.6, marker=marker, ms=3.5)
+        shown = marker if len(points) > 1 else "o"  # a line of one point would not be seen
+        axes.plot(across, up, color=color, linestyle=line, linewidth=1.6, marker=shown, ms=3.5)
         finite = [point for point in points if math.isfinite(point[1])]
         if finite:  # a diverged run is named where it was last seen
             ends.append((finite[-1], name, color))

@@ -33,6 +33,7 @@ from saccade.training.trainer import Events, Trainer
 
 FEW = 10  # steps, in which no second process would be started before they are over
 DROPOUTS = ("dropout", "attention_dropout", "ffn_dropout")  # of a model: not of its shape
+VOCABULARY = {"vocab_size", "joint", "lowercase"}  # of a task: what its tokenizer was made with
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -220,6 +221,8 @@ def _like(settings: Settings, config: Mapping[str, Any], init: Run, start: Start
     kind = settings.task.tokenizer
     if kind not in (settings.task.__dataclass_fields__["tokenizer"].default, str(init.path)):
         asked["task.tokenizer"] = (kind, theirs.task.tokenizer)
+    for name in VOCABULARY & config.get("task", {}).keys():
+        asked[f"task.{name}"] = (getattr(settings.task, name), getattr(theirs.task, name))
     for name, (mine, kept) in asked.items():
         if mine != kept:
             raise InputError(
