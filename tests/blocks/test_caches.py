@@ -1,5 +1,7 @@
 """Caches: a source is stored once, unused ones go, no mask is made where none is needed."""
 
+import math
+
 import pytest
 import torch
 from contracts.decoder_variants import BOS, Variant, padded, stepped
@@ -89,44 +91,61 @@ def empty():
 
 
 def test_a_cache_that_goes_on_is_seldom_copied():
-    """Room doubles: as many copies as the length has digits, in base two."""
+    """Room grows by a quarter: as many copies as the length has digits, in base 5/4, and fewer."""
     states = lengthened(empty(), 1000)
     rooms = {id(state.room) for state in states[1:]}
-    assert len(rooms) <= 11
+    assert len(rooms) <= math.log(1000, 5 / 4)
     for length, state in enumerate(states):
         assert contents(state) == ([*range(1, length + 1)],) * 2
 
 
 def test_an_older_cache_has_a_future_of_its_own():
     states = lengthened(empty(), 20)
-    assert states[15].room is states[20].room
-    other = states[15].grow(2)
+    assert states[16].room is states[20].room
+    other = states[16].grow(2)
     other.append(0, *[torch.full((1, 1, 2, 2), -1.0)] * 2)
-    assert other.room is not states[15].room
-    assert contents(other) == ([*range(1, 16), -1, -1],) * 2
+    assert other.room is not states[16].room
+    assert contents(other) == ([*range(1, 17), -1, -1],) * 2
     assert contents(states[20]) == ([*range(1, 21)],) * 2
     again = lengthened(states[20], 3)[-1]
     assert contents(again)[0][:20] == [*range(1, 21)]
-    assert contents(states[15]) == ([*range(1, 16)],) * 2
+    assert contents(states[16]) == ([*range(1, 17)],) * 2
 
 
 def test_the_newest_of_a_cache_go_on_in_the_same_room():
-    states = lengthened(empty(), 20)
-    newest = states[20].newest(3)
-    assert contents(newest) == ([18, 19, 20],) * 2
+    states = lengthened(empty(), 18)
+    newest = states[18].newest(3)
+    assert contents(newest) == ([16, 17, 18],) * 2
     assert newest.ages.tolist() == [3]
     assert newest.newest(5) is newest
     grown = newest.grow(1)
     grown.append(0, *[torch.full((1, 1, 1, 2), -1.0)] * 2)
-    assert grown.room is states[20].room
-    assert contents(grown) == ([18, 19, 20, -1],) * 2
-    assert contents(states[20].grow(1).newest(4))[0][:3] == [18, 19, 20]
+    assert grown.room is states[18].room
+    assert contents(grown) == ([16, 17, 18, -1],) * 2
+    assert contents(states[18].grow(1).newest(4))[0][:3] == [16, 17, 18]
 
 
-def test_beam_search_makes_no_room_ahead():
-    state = empty().grow(1).select(torch.tensor([0, 0]))
-    assert state.room is None
-    assert state.grow(1).room.keys.shape[-2] == 2
+def test_chosen_rows_take_a_copy_of_their_room_along():
+    state = lengthened(empty(), 2)[-1]
+    chosen = [state.select(torch.tensor([0, 0])) for _ in range(2)]
+    for number, each in enumerate(chosen):
+        grown = each.grow(1)
+        assert grown.room is each.room  # one copy a step, by the choice
+        grown.append(0, *[torch.full((2, 1, 1, 2), -float(number))] * 2)
+        assert grown.keys[0, :, 0, :, 0].tolist() == [[1, 2, -number]] * 2
+    assert contents(state) == ([1, 2],) * 2
+    assert contents(chosen[0].newest(1).select(torch.tensor([1]))) == ([2],) * 2
+
+
+def test_rows_that_fill_the_grid_of_their_sources_are_not_moved(started):
+    memory = started[1].memory
+    sources = memory.keys.shape[1]
+    twice = torch.arange(sources).repeat_interleave(2)
+    full = SourceMemory.of(memory.keys, memory.values, memory.mask).select(twice)
+    assert (full.places, full.width) == (None, 2)
+    assert full.select(torch.arange(2 * sources).flip(0)).index.tolist() == twice.flip(0).tolist()
+    assert full.select(torch.arange(2 * sources)) is full
+    assert full.select(torch.arange(1, 2 * sources)).places is not None
 
 
 def test_a_state_may_be_taken_out_of_inference_mode():

@@ -9,8 +9,11 @@ from torch import Tensor
 
 from saccade.blocks.attention import CrossAttention, SelfAttention, split_heads
 from saccade.blocks.masks import causal_mask, combine
+from saccade.blocks.positions import Positions
 from saccade.blocks.recurrent_attention import NoAttention, RecurrentAttention
 from saccade.blocks.reinforce import Choice
+
+SPARE = 4  # places, at least
 
 
 class Room:
@@ -31,6 +34,15 @@ class Room:
         """Whether the places from start to end are there and nobody's."""
         same_mode = self.keys.is_inference() == torch.is_inference_mode_enabled()
         return same_mode and self.used == start and end <= self.keys.shape[-2]
+
+    def shown(self, length: int, end: int) -> tuple[Tensor, Tensor]:
+        """The `length` places before `end`, of keys and of values."""
+        start = end - length
+        return self.keys.narrow(-2, start, length), self.values.narrow(-2, start, length)
+
+    def select(self, rows: Int[Tensor, " M"], used: int) -> "Room":
+        """A copy for some rows."""
+        return Room(self.keys.index_select(1, rows), self.values.index_select(1, rows), used)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +82,11 @@ class KeyValueCache:
         return self.keys.shape[-2]
 
     def select(self, rows: Int[Tensor, " M"]) -> "KeyValueCache":
-        keys, values, ages = self.keys[:, rows], self.values[:, rows], self.ages[rows]
+        ages = self.ages[rows]
+        if self.mask is None and self.room is not None:  # with the places to spare: one copy a step
+            room = self.room.select(rows, self.end)
+            return KeyValueCache(*room.shown(self.length, self.end), ages, None, room, self.end)
+        keys, values = self.keys[:, rows], self.values[:, rows]
         if self.mask is None:
             return KeyValueCache(keys, values, ages, None)
         oldest = int(ages.max()) if len(ages) else 0  # places that only older rows had are dropped
@@ -102,13 +118,12 @@ class KeyValueCache:
         length = self.length + size
         room, end = self.room, self.end + size
         if room is None or not room.takes(self.end, end):
-            # Who grows twice in a row will go on, and gets room for as much again. Beam search
-            # chooses rows, in new memory, before each step: it would only leave room unused.
-            spare = 0 if room is None else length
+            # Greedy search fills what is to spare, beam search copies it at each choice of rows.
+            spare = max(SPARE, length // 4)
             keys, values = (_lengthen(s, size + spare) for s in (self.keys, self.values))
             room, end = Room(keys, values, self.length), length
         room.used = end
-        keys, values = (s.narrow(-2, end - length, length) for s in (room.keys, room.values))
+        keys, values = room.shown(length, end)
         if counts is not None:
             ages = self.ages + counts
             return KeyValueCache(keys, values, ages, _newest(ages, length), room, end)
@@ -119,6 +134,12 @@ class KeyValueCache:
         """The positions of the newest tokens of each row, 0 for what is no token."""
         before = torch.arange(size, 0, -1, device=self.ages.device)
         return (self.ages.unsqueeze(1) - before).clamp(min=0)
+
+    def encode(self, positions: Positions, size: int) -> Float[Tensor, "#N T D"]:
+        """The vectors of the positions of the newest tokens."""
+        if self.mask is None:  # all rows are of one age
+            return positions.first(self.length)[-size:]
+        return positions(self.places(size))
 
     def mask_of(self, size: int) -> Bool[Tensor, "#N 1 #T L"] | None:
         """What the newest tokens may look at: themselves and what their row read before."""
@@ -160,7 +181,7 @@ class SourceMemory:
     mask: Bool[Tensor, "B 1 1 S"] | None
     index: Int[Tensor, " N"]  # the source of each row
     # Rows of one source are put side by side, as if they were positions of one query: place of
-    # each row in a (B, width) grid. None: row i is alone with source i.
+    # each row in a (B, width) grid. None: the rows fill it in order.
     places: Int[Tensor, " N"] | None
     width: int
 
@@ -174,8 +195,14 @@ class SourceMemory:
         index = torch.arange(keys.shape[1], device=keys.device)
         return cls(keys, values, mask, index, None, 1)
 
+    @property
+    def alone(self) -> bool:
+        """Whether row i is the only one of source i."""
+        return self.places is None and self.width == 1
+
     def select(self, rows: Int[Tensor, " M"]) -> "SourceMemory":
-        return self._pointing(self.index[rows])._compact()
+        index = self.index[rows]
+        return self if torch.equal(index, self.index) else self._pointing(index)._compact()
 
     def join(self, other: "SourceMemory") -> "SourceMemory":
         sizes = {self.keys.shape[-2], other.keys.shape[-2]}
@@ -192,7 +219,7 @@ class SourceMemory:
         self, layer: int, attention: CrossAttention, x: Float[Tensor, "N T D"]
     ) -> Float[Tensor, "N T D"]:
         keys, values = self.keys[layer], self.values[layer]
-        if self.places is None:
+        if self.alone:
             return attention(x, keys, values, self.mask)
         if x.shape[1] > 1 or attention.watched:
             mask = None if self.mask is None else self.mask[self.index]
@@ -211,7 +238,7 @@ class SourceMemory:
         # Squeezed, not selected: the gradient of a selection is a copy full of zeros, each step.
         keys, values = self.keys.squeeze((0, 2)), self.values.squeeze((0, 2))  # (B, S, A)
         mask = None if self.mask is None else self.mask.squeeze(1)  # (B, 1, S)
-        if self.places is None:
+        if self.alone:
             return attention(query, keys, values, mask, steps)
         if attention.watched:
             mask = None if mask is None else mask[self.index]
@@ -223,24 +250,28 @@ class SourceMemory:
 
     def _side_by_side(self, x: Shaped[Tensor, "N *D"]) -> Shaped[Tensor, "B W *D"]:
         """The rows of each source as if they were positions of one query."""
-        grid = x.new_zeros(self.keys.shape[1] * self.width, *x.shape[1:])
-        grid[self.places] = x
-        return grid.unflatten(0, (-1, self.width))
+        sources, width = self.keys.shape[1], self.width
+        if self.places is not None:
+            grid = x.new_zeros(sources * width, *x.shape[1:])
+            grid[self.places] = x
+            x = grid
+        return x.view(sources, width, *x.shape[1:])
 
     def _apart(self, x: Float[Tensor, "B W D"]) -> Float[Tensor, "N D"]:
-        return x.flatten(0, 1)[self.places]
+        rows = x.flatten(0, 1)
+        return rows if self.places is None else rows[self.places]
 
     def _pointing(self, index: Int[Tensor, " M"]) -> "SourceMemory":
-        sources = self.keys.shape[1]
-        if len(index) == sources and torch.equal(index, torch.arange(sources, device=index.device)):
-            return replace(self, index=index, places=None, width=1)
+        sources, number = self.keys.shape[1], torch.arange(len(index), device=index.device)
         counts = index.bincount(minlength=sources)
         width = int(counts.max()) if len(index) else 1
         order = index.argsort(stable=True)
         first = counts.cumsum(0) - counts  # where the rows of each source begin in `order`
         nth = torch.empty_like(index)
-        nth[order] = torch.arange(len(index), device=index.device) - first[index[order]]
-        return replace(self, index=index, places=index * width + nth, width=width)
+        nth[order] = number - first[index[order]]
+        places = index * width + nth
+        full = len(index) == sources * width and torch.equal(places, number)
+        return replace(self, index=index, places=None if full else places, width=width)
 
     def _compact(self) -> "SourceMemory":
         """Drop the sources no row points to, once they are many enough to be worth a copy."""

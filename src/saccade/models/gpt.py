@@ -151,11 +151,7 @@ class GPT(nn.Module):
         """Read T more tokens; with `counts`, only the last so many of a row are real."""
         size = tokens.shape[1]
         past = state.past.grow(size, counts)
-        if past.mask is None:
-            places = self.positions.first(past.length)[-size:]
-        else:
-            places = self.positions(past.places(size))
-        x, mask = self.embedding(tokens) + places, past.mask_of(size)
+        x, mask = self.embedding(tokens) + past.encode(self.positions, size), past.mask_of(size)
         for number, layer in enumerate(self.layers):
             x = layer.extend(x, number, past, mask)
         read = torch.cat([state.tokens, tokens], dim=1)

@@ -168,8 +168,8 @@ class Transformer(nn.Module):
         """Read T more tokens; with `counts`, only the last so many of a row are real."""
         size = tokens.shape[1]
         past = state.past.grow(size, counts)
-        x = self.target_embedding(tokens) + self.positions(past.places(size))
-        mask = past.mask_of(size)
+        x, mask = self.target_embedding(tokens), past.mask_of(size)
+        x = x + past.encode(self.positions, size)
         for number, layer in enumerate(self.decoder):
             x = layer.extend(x, number, past, mask, state.memory)
         return self.decoder_norm(x), TransformerState(past, state.memory)
