@@ -42,6 +42,7 @@ class Room:
 
     def select(self, rows: Int[Tensor, " M"], used: int) -> "Room":
         """A copy for some rows."""
+        rows = rows.to(self.keys.device)  # search works on the CPU
         return Room(self.keys.index_select(1, rows), self.values.index_select(1, rows), used)
 
 
@@ -135,7 +136,7 @@ class KeyValueCache:
         before = torch.arange(size, 0, -1, device=self.ages.device)
         return (self.ages.unsqueeze(1) - before).clamp(min=0)
 
-    def encode(self, positions: Positions, size: int) -> Float[Tensor, "#N T D"]:
+    def encode(self, positions: Positions, size: int) -> Float[Tensor, "*N T D"]:
         """The vectors of the positions of the newest tokens."""
         if self.mask is None:  # all rows are of one age
             return positions.first(self.length)[-size:]
