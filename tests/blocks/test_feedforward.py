@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from saccade.blocks.feedforward import ACTIVATIONS, FeedForward
+from saccade.blocks.activations import ACTIVATIONS
+from saccade.blocks.feedforward import FeedForward
 
 D, HIDDEN = 6, 10
 

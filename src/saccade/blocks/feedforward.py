@@ -1,24 +1,11 @@
 """The network applied at every position alike."""
 
-from collections.abc import Callable
-from functools import partial
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from saccade.blocks.activations import Activation
 from saccade.blocks.dropout import Dropout
-
-Activation = Callable[[Tensor], Tensor]
-
-ACTIVATIONS: dict[str, Activation] = {
-    "relu": torch.relu,
-    "gelu": F.gelu,
-    "gelu-tanh": partial(F.gelu, approximate="tanh"),
-    "silu": F.silu,
-    "tanh": torch.tanh,
-}
 
 
 class FeedForward(nn.Module):

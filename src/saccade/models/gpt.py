@@ -10,11 +10,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from saccade.blocks.activations import ACTIVATIONS
 from saccade.blocks.attention import SelfAttention
 from saccade.blocks.caches import KeyValueCache
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
-from saccade.blocks.feedforward import ACTIVATIONS, FeedForward
+from saccade.blocks.feedforward import FeedForward
 from saccade.blocks.layers import SelfAttentionLayer
 from saccade.blocks.masks import causal_mask
 from saccade.blocks.norms import PLACEMENTS, LayerNorm

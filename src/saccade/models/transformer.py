@@ -9,11 +9,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from saccade.blocks.activations import ACTIVATIONS
 from saccade.blocks.attention import CrossAttention, ScoreMaker, SelfAttention
 from saccade.blocks.caches import KeyValueCache, SourceMemory
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
-from saccade.blocks.feedforward import ACTIVATIONS, FeedForward
+from saccade.blocks.feedforward import FeedForward
 from saccade.blocks.layers import SelfAttentionLayer
 from saccade.blocks.masks import causal_mask
 from saccade.blocks.norms import NORMS, PLACEMENTS, Placement

@@ -8,10 +8,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from saccade.blocks.activations import ACTIVATIONS
 from saccade.blocks.caches import KeyValueCache
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
-from saccade.blocks.feedforward import ACTIVATIONS, FeedForward
+from saccade.blocks.feedforward import FeedForward
 from saccade.blocks.masks import causal_mask, combine, window_mask
 from saccade.blocks.norms import PLACEMENTS, LayerNorm
 from saccade.blocks.positions import Sinusoidal
