@@ -6,13 +6,14 @@ import json
 import os
 import re
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cli.conftest import Said, train_arguments
 
-from saccade.cli import predict
+from saccade.cli import main, predict
 from saccade.cli.decode import SearchFlags
 from saccade.cli.evaluate import data_name
 from saccade.cli.predict import PredictFlags
@@ -20,7 +21,7 @@ from saccade.cli.progress import clock
 from saccade.cli.terminal import this_command
 from saccade.cli.train import TrainFlags
 from saccade.decoding.options import DecodeOptions
-from saccade.errors import TrainingError
+from saccade.errors import InputError, TrainingError
 from saccade.models.transformer import TransformerConfig
 from saccade.tasks.translate import TranslateConfig
 from saccade.training import pool
@@ -29,6 +30,27 @@ from saccade.training.settings import TrainConfig, resolve
 
 Saccade = Callable[..., Said]
 ODD = "the cat\n\nbig\0 red\nold\u2028man\n   \n</s> <pad>\n".encode()
+
+
+def test_the_minutes_of_a_verb_in_a_script_begin_with_the_verb(
+    saccade: Saccade, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only the command itself counts from the start of its process; a script has many verbs."""
+    begun: list[float] = []
+
+    def stop(*_: object, started_at: float) -> None:
+        begun.append(started_at)
+        raise InputError("enough")
+
+    monkeypatch.setattr("saccade.cli.STARTED_AT", -1e9)
+    monkeypatch.setattr("saccade.cli.train.train_with", stop)
+    words = train_arguments(corpus, tmp_path / "run")
+    before = time.monotonic()
+    assert saccade(*words).err == "error: enough\n"
+    assert before <= begun[-1] <= time.monotonic()
+    with pytest.raises(SystemExit):
+        main(words)
+    assert begun[-1] == -1e9
 
 
 def test_train_answers_on_standard_output_and_talks_on_standard_error(

@@ -26,7 +26,7 @@ from saccade.cli.terminal import close_quietly, note, this_command, utf8_streams
 from saccade.errors import InputError, TrainingError
 from saccade.version import __version__
 
-STARTED_AT = time.monotonic()  # a budget of minutes is counted from here
+STARTED_AT = time.monotonic()
 FAILED, WRONG_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
 WRONG_PLACE = {  # what the system says of a path that cannot be meant; all else is a failure
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.EEXIST, errno.ENOTDIR,
@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a verb and end the process with its exit code."""
     utf8_streams()
     try:
-        code = run(sys.argv[1:] if arguments is None else arguments)
+        code = run(sys.argv[1:] if arguments is None else arguments, STARTED_AT)
         sys.stdout.flush()
     except BrokenPipeError:
         close_quietly()
@@ -83,8 +83,9 @@ def must(*arguments: object) -> None:
         sys.exit(code)
 
 
-def run(arguments: Sequence[str]) -> int:
-    """The exit code of a verb; what goes wrong is told in one message."""
+def run(arguments: Sequence[str], started_at: float | None = None) -> int:
+    """The exit code of a verb, begun now or then; what goes wrong is told in one message."""
+    train.began_at.set(time.monotonic() if started_at is None else started_at)
     try:
         code = app(
             list(arguments), exit_on_error=False, print_error=False, result_action="return_value"

@@ -87,8 +87,7 @@ def _plan(flags: DemoFlags) -> str:
 
 
 def _trained(flags: DemoFlags) -> "Run":
-    from saccade.cli import STARTED_AT
-    from saccade.cli.train import TrainFlags, train_with
+    from saccade.cli.train import TrainFlags, began_at, train_with
 
     chosen = TrainFlags(
         out=flags.out / "run",
@@ -101,7 +100,7 @@ def _trained(flags: DemoFlags) -> "Run":
         processes=1 if flags.quick else None,
         set=[VOCABULARY, "train.batch_tokens=256"] if flags.quick else [VOCABULARY],
     )
-    (run,) = train_with(chosen, chosen.tables("translate"), [], started_at=STARTED_AT)
+    (run,) = train_with(chosen, chosen.tables("translate"), [], started_at=began_at.get())
     return run
 
 

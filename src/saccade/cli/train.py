@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from saccade.training.run import Run
 
 Files = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=())]
+
+# When the verb began: a budget of minutes is counted from there. None: as it starts to train.
+began_at: ContextVar[float | None] = ContextVar("began_at", default=None)
 
 
 @Parameter(name="*")
@@ -145,13 +149,12 @@ def train(task: str | None = None, /, *, flags: TrainFlags) -> int | None:
     task
         A name from `saccade tasks`; may come from the config file.
     """
-    from saccade.cli import STARTED_AT
     from saccade.tasks.metrics import figure
     from saccade.training.signals import Interrupted
 
     seeds = flags.seed_list()
     try:
-        runs = train_with(flags, flags.tables(task), seeds, started_at=STARTED_AT)
+        runs = train_with(flags, flags.tables(task), seeds, started_at=began_at.get())
     except Interrupted as stop:
         again = sys.argv[1:] if "--resume" in sys.argv else [*sys.argv[1:], "--resume"]
         note(f"{stop}; everything is saved in {flags.out}. To continue:")
