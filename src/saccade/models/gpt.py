@@ -60,7 +60,10 @@ class GPT(nn.Module):
     tasks = ("generate",)
     default_preset = "nano"
     PRESETS: ClassVar[dict[str, dict[str, dict[str, Any]]]] = {
-        "nano": {"model": {"dim": 128, "layers": 4, "heads": 4}},
+        "nano": {
+            "model": {"dim": 128, "layers": 4, "heads": 4},
+            "train": {"batch_tokens": 1024, "peak_rate": 3e-3},  # updates count more
+        },
         "gpt": {
             "model": {
                 "dim": 768, "layers": 12, "heads": 12, "context": 512, "placement": "post",

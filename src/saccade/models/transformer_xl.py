@@ -57,7 +57,10 @@ class TransformerXL(nn.Module):
     tasks = ("generate",)
     default_preset = "nano"
     PRESETS: ClassVar[dict[str, dict[str, dict[str, Any]]]] = {
-        "nano": {"model": {"dim": 128, "layers": 4, "heads": 4, "placement": "pre"}},
+        "nano": {
+            "model": {"dim": 128, "layers": 4, "heads": 4, "placement": "pre"},
+            "train": {"batch_tokens": 1024, "peak_rate": 3e-3},  # as GPT's
+        },
         "enwik8": {
             "model": {"dim": 512, "layers": 12, "heads": 8, "ffn_dim": 2048, "memory": 512},
         },
