@@ -65,7 +65,7 @@ def lengths(
             vocabulary = ["--set", "task.tokenizer=words", "--set", "task.vocab_size=1200"]
             how = [*model, *vocabulary, "--set", "task.joint=false", *more, *budget]
             must("train", "translate", *data, *how, "--out", run, "--resume")
-            if not (run / "evals" / "test.json").is_file():
+            if not saccade.Run(run).scored("test"):
                 must("eval", run, "--data", f"{corpus}/test", "--name", "test")
             runs.append(run)
         report(saccade.compare(runs, "test"), out, words, None if words == "all" else cap)

@@ -42,20 +42,20 @@ def few(monkeypatch: pytest.MonkeyPatch) -> list[Pair]:
     return pairs
 
 
-def test_the_sweep_prints_a_row_for_each_combination_and_skips_what_is_done(
+def test_the_sweep_prints_a_row_for_each_combination_and_skips_only_what_is_done(
     few: list[Pair], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sweep = script("scores/sweep.py")
 
-    def again() -> str:
+    def again(steps: int) -> str:
         sweep.sweep(
             out=tmp_path,
-            steps=1,
+            steps=steps,
             scores=["dot", "additive"],
             weightings=["soft"],
             attentions=["global"],
             corpus="builtin:few-sentences",
-            set_=TINY,
+            set_=[*TINY, "train.average=2"],  # so that a longer training has other weights
         )
         said = capsys.readouterr()
         assert {line.split()[0] for line in said.out.splitlines()} >= {
@@ -65,11 +65,13 @@ def test_the_sweep_prints_a_row_for_each_combination_and_skips_what_is_done(
         assert re.search(r"BLEU +± +AER +training tokens/s", said.out)
         return said.err
 
-    assert again().count("saccade eval") == 2
+    assert again(1).count("saccade eval") == 2
     kept = json.loads((tmp_path / "dot-soft-global" / "evals" / "test.json").read_text())
     assert len(kept["by_example"]) == len(few)
     assert 0 <= kept["metrics"]["AER"]["value"] <= 1
-    assert "saccade eval" not in again()
+    assert "saccade eval" not in again(1)
+    assert again(2).count("saccade eval") == 2  # trained longer: the old scores are not of it
+    assert "saccade eval" not in again(2)
 
 
 def test_length_is_studied_with_and_without_a_cap(
