@@ -173,8 +173,9 @@ class Seq2Seq(nn.Module):
         memory, summaries = self.encoder(x, source.lengths)
         keys, values = self.attention.prepare(memory)
         sources = SourceMemory.of(keys[None, :, None], values[None, :, None], source.mask)
-        # The decoder may be deeper than the encoder: then its upper layers start as the top does.
-        given = [summaries[min(layer, len(summaries) - 1)] for layer in range(len(self.bridges))]
+        # A deeper decoder's upper layers start as the top does, a shallower one's as the upper do.
+        higher = [summaries[-1]] * (len(self.bridges) - len(summaries))
+        given = [*summaries, *higher][-len(self.bridges) :]
         hidden = [bridge(x).tanh() for bridge, x in zip(self.bridges, given, strict=True)]
         return sources, self.decoder.begin(hidden)
 
