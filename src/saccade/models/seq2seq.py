@@ -61,7 +61,9 @@ class Seq2SeqConfig:
     bidirectional: bool = True
     attention: Part = "global"  # none | global | local-monotonic, local-predictive (half_width)
     score: Part = "additive"  # see saccade.blocks.scores
-    weighting: Part = "soft"  # soft | hard (entropy, discount)
+    # soft | hard (entropy, discount). A discount of 0, the default, is unbiased only where a choice
+    # changes no later state: in Luong's order without input feeding; elsewhere 1 is, and noisier.
+    weighting: Part = "soft"
     memory: Literal["shared", "apart", "unchanged"] = "shared"  # maps to keys and values: 1, 2, 0
     order: Literal["bahdanau", "luong"] = "bahdanau"
     input_feeding: bool = True  # of Luong's order
