@@ -73,9 +73,7 @@ def lengths(
             runs.append(run)
         report(saccade.compare(runs, "test"), out, words, None if words == "all" else cap)
         source, target = unknown(runs[0], f"{corpus}/test")
-        say(
-            f"unknown words in the test: {source:.1%} of the sources, {target:.1%} of the references"
-        )
+        say(f"unknown words in the test: {source:.1%} of the source, {target:.1%} of the target")
 
 
 def capped(files: str, cap: int, out: Path) -> list[str]:

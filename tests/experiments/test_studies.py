@@ -82,7 +82,9 @@ def test_length_is_studied_with_and_without_a_cap(
     lengths.lengths(out=tmp_path, steps=1, cap=6, corpus="builtin:few-sentences", set_=few_words)
     said = capsys.readouterr().out
     assert said.count("from the shortest to the longest quarter BLEU falls by") == 1  # not capped
-    unknown = re.findall(r"unknown words in the test: (.+)% of the sources, (.+)% of the", said)
+    unknown = re.findall(
+        r"unknown words in the test: (.+)% of the source, (.+)% of the target", said
+    )
     assert len(unknown) == 2
     assert min(float(share) for shares in unknown for share in shares) > 0
     assert "trained on sources of up to 6 words" in said
