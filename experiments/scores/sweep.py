@@ -3,7 +3,8 @@
     python experiments/scores/sweep.py --out runs/scores --minutes 3
 
 48 trainings one after the other, 3 minutes each: two hours and a half on two cores. What is
-finished is skipped when the same command is given again. Fewer of them, or shorter ones:
+finished is skipped when the same command is given again; with more minutes or steps it goes on.
+Fewer of them, or shorter ones:
 
     python experiments/scores/sweep.py --scores additive dot --attentions global --steps 200
 """
@@ -62,7 +63,7 @@ def sweep(
         must(
             "train", "translate", *data, *model, *settings, *more, *budget, "--out", run, "--resume"
         )
-        if not (run / "evals" / "test.json").is_file():
+        if not saccade.Run(run).scored("test"):
             gold = ["--data", f"{corpus}/test", "--alignments", f"{corpus}/test"]
             must("eval", run, *gold, "--name", "test")
         runs.append(run)

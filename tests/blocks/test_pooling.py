@@ -44,6 +44,13 @@ def test_by_sum_of_nothing_is_nothing():
     assert matches.grad.isfinite().all()
 
 
+def test_by_sum_refuses_negative_matches():
+    matches = torch.tensor([[2.0, -0.5, 1.0]])
+    with pytest.raises(InputError, match=r"a match is -0\.5"):
+        by_sum(matches)
+    assert by_sum(matches, torch.tensor([[True, False, True]]))[0, 1] == 0  # nobody looks there
+
+
 def test_nadaraya_watson_is_its_formula():
     keys, query = torch.rand(9, 1, dtype=torch.float64) * 5, torch.linspace(0, 5, 7).double()
     values = torch.sin(keys) + keys

@@ -70,6 +70,15 @@ def test_unequal_widths_are_refused_by_name(name):
         SCORES[name](8, 6)
 
 
+@pytest.mark.parametrize(
+    ("name", "size"), [("additive", "hidden_dim"), ("concat", "hidden_dim"), ("location", "limit")]
+)
+def test_a_score_of_no_size_is_refused(name, size):
+    for number in (0, -3):
+        with pytest.raises(InputError, match=f"{size} of a score is {number}, it must be at least"):
+            SCORES[name](D, D, **{size: number})
+
+
 @pytest.mark.parametrize("name", SCORES)
 @given(seed=st.integers(0, 2**16), keys=st.integers(1, 9))
 @settings(max_examples=20, deadline=None)

@@ -9,8 +9,10 @@ import pytest
 from cli.conftest import Said
 from stored_runs import evaluation, sentences, write_run
 
+from saccade.cli import evaluate
 from saccade.cli.compare import CompareFlags
 from saccade.inspection.comparison import compare
+from saccade.models.transformer import Transformer
 
 Saccade = Callable[..., Said]
 
@@ -127,8 +129,24 @@ def test_eval_keeps_how_fast_it_was(saccade: Saccade, run_folder: Path, corpus: 
     assert answer["runs"][0]["parameters"] > 1000
 
 
+@pytest.mark.parametrize(
+    "flag",
+    [("--links", "mutual"), ("--layer", "mean"), ("--step", "reads"), ("--counted-from", "0")],
+)
+def test_flags_of_links_are_refused_without_alignments(
+    saccade: Saccade, run_folder: Path, corpus: Path, flag: tuple[str, str]
+) -> None:
+    said = saccade("eval", run_folder, "--data", corpus / "dev.en", corpus / "dev.de", *flag)
+    assert said.code == 2
+    assert f"{flag[0]} needs --alignments" in said.err
+
+
 def test_eval_scores_attention_by_gold_links(
-    saccade: Saccade, run_folder: Path, corpus: Path, tmp_path: Path
+    saccade: Saccade,
+    run_folder: Path,
+    corpus: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     sources = (corpus / "dev.en").read_text().splitlines()
     counts = [len(line.split()) for line in sources]
@@ -155,6 +173,15 @@ def test_eval_scores_attention_by_gold_links(
     assert "no attention layer 'last'" in saccade(*call, gold, "--layer", "last").err
     from_zero = saccade("eval", run_folder, *data, "--alignments", gold)
     assert f"line 1: a link names source word {counts[0]}" in from_zero.err
+    with monkeypatch.context() as patch:  # nothing is decoded before all is known to be right
+        patch.setattr(evaluate, "score_all", lambda *_: pytest.fail("decoded too early"))
+        empty = tmp_path / "empty"
+        empty.write_text("\n" * len(counts))
+        assert "empty: no links to score" in saccade(*call, empty).err
+        patch.setattr(Transformer, "limit", 3)
+        assert "pair 1 has" in saccade(*call, gold).err
+        built = saccade(*call, "builtin:english-french/test").err
+        assert "--counted-from 1: builtin:english-french/test counts its words from 0" in built
     rates = {run["scores"][2]["name"]: run for run in compare([run_folder], "gold").json()["runs"]}
     assert rates["AER"]["scores"][2]["interval"] is not None
 

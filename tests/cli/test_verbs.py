@@ -22,9 +22,12 @@ from saccade.cli.terminal import this_command
 from saccade.cli.train import TrainFlags
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError, TrainingError
+from saccade.inspection.alignment import AttentionMap
 from saccade.models.transformer import TransformerConfig
+from saccade.tasks.task import Prediction
 from saccade.tasks.translate import TranslateConfig
 from saccade.training import pool
+from saccade.training.model import Model
 from saccade.training.pool import Job, Loading, Pool, Work, jobs
 from saccade.training.settings import TrainConfig, resolve
 
@@ -159,6 +162,40 @@ def test_predict_as_json_nbest_and_alignments(
     assert [line.split(" ||| ")[0] for line in nbest.splitlines()] == ["0", "0", "1", "1"]
     scores = [float(line.split(" ||| ")[2]) for line in nbest.splitlines()]
     assert scores[0] >= scores[1]
+
+
+@pytest.mark.serial
+def test_predict_writes_the_links_that_eval_reads(
+    saccade: Saccade, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts, file = b"the cat sees a dog\nbig red house\n\n", tmp_path / "links"
+
+    def links(*flags: str) -> list[set[str]]:
+        said = saccade("predict", run_folder, "--alignments", file, *flags, stdin=texts)
+        assert said.code == 0, said.err
+        return [set(line.split()) for line in file.read_text().splitlines()]
+
+    usual = links()
+    best, covering, mutual = (links("--links", name) for name in ("argmax", "covering", "mutual"))
+    assert usual == best
+    assert links("--links", "covering", "--workers", "2") == covering
+    for few, one, all_ in zip(mutual, best, covering, strict=True):
+        assert few <= one <= all_
+    assert [len({link.split("-")[0] for link in each}) for each in covering] == [5, 3, 0]
+    assert links("--layer", "decoder.0.cross_attention") == best  # there is but one
+    late, words = [], Model.words
+
+    def noted(model: Model, text: str, prediction: Prediction, steps_late: int) -> AttentionMap:
+        late.append(steps_late)
+        return words(model, text, prediction, steps_late)
+
+    monkeypatch.setattr(Model, "words", noted)
+    links("--step", "reads")
+    assert late == [1, 1]  # of the texts that are not empty
+    wrong = saccade("predict", run_folder, "--alignments", file, "--layer", "last", stdin=texts)
+    assert "no attention layer 'last'" in wrong.err
+    idle = saccade("predict", run_folder, "--links", "mutual", stdin=texts)
+    assert (idle.code, "--links needs --alignments" in idle.err) == (2, True)
 
 
 def test_long_texts_are_cut_and_named(saccade: Saccade, run_folder: Path) -> None:

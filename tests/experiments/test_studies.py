@@ -42,20 +42,20 @@ def few(monkeypatch: pytest.MonkeyPatch) -> list[Pair]:
     return pairs
 
 
-def test_the_sweep_prints_a_row_for_each_combination_and_skips_what_is_done(
+def test_the_sweep_prints_a_row_for_each_combination_and_skips_only_what_is_done(
     few: list[Pair], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sweep = script("scores/sweep.py")
 
-    def again() -> str:
+    def again(steps: int) -> str:
         sweep.sweep(
             out=tmp_path,
-            steps=1,
+            steps=steps,
             scores=["dot", "additive"],
             weightings=["soft"],
             attentions=["global"],
             corpus="builtin:few-sentences",
-            set_=TINY,
+            set_=[*TINY, "train.average=2"],  # so that a longer training has other weights
         )
         said = capsys.readouterr()
         assert {line.split()[0] for line in said.out.splitlines()} >= {
@@ -65,20 +65,28 @@ def test_the_sweep_prints_a_row_for_each_combination_and_skips_what_is_done(
         assert re.search(r"BLEU +± +AER +training tokens/s", said.out)
         return said.err
 
-    assert again().count("saccade eval") == 2
+    assert again(1).count("saccade eval") == 2
     kept = json.loads((tmp_path / "dot-soft-global" / "evals" / "test.json").read_text())
     assert len(kept["by_example"]) == len(few)
     assert 0 <= kept["metrics"]["AER"]["value"] <= 1
-    assert "saccade eval" not in again()
+    assert "saccade eval" not in again(1)
+    assert again(2).count("saccade eval") == 2  # trained longer: the old scores are not of it
+    assert "saccade eval" not in again(2)
 
 
 def test_length_is_studied_with_and_without_a_cap(
     few: list[Pair], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lengths = script("lengths/lengths.py")
-    lengths.lengths(out=tmp_path, steps=1, cap=6, corpus="builtin:few-sentences", set_=TINY)
+    few_words = [*TINY, "task.vocab_size=30"]
+    lengths.lengths(out=tmp_path, steps=1, cap=6, corpus="builtin:few-sentences", set_=few_words)
     said = capsys.readouterr().out
-    assert said.count("from the shortest to the longest quarter BLEU falls by") == 2
+    assert said.count("from the shortest to the longest quarter BLEU falls by") == 1  # not capped
+    unknown = re.findall(
+        r"unknown words in the test: (.+)% of the source, (.+)% of the target", said
+    )
+    assert len(unknown) == 2
+    assert min(float(share) for shares in unknown for share in shares) > 0
     assert "trained on sources of up to 6 words" in said
     learned = (tmp_path / "up-to-6.source").read_text("utf-8").splitlines()
     assert learned == [pair.source for pair in few if len(pair.source.split()) <= 6]
@@ -86,6 +94,12 @@ def test_length_is_studied_with_and_without_a_cap(
     tested = json.loads((tmp_path / "up-to-6" / "attention" / "evals" / "test.json").read_text())
     assert len(tested["by_example"]) == len(few)
     assert "longest in training: 6" in (tmp_path / "by-length-up-to-6.svg").read_text("utf-8")
+
+
+def test_a_cap_below_every_source_is_refused(few: list[Pair], tmp_path: Path) -> None:
+    shortest = min(len(pair.source.split()) for pair in few)
+    with pytest.raises(InputError, match=f"--cap {shortest - 1}: every source of"):
+        script("lengths/lengths.py").capped("builtin:few-sentences/train", shortest - 1, tmp_path)
 
 
 def test_gold_links_are_exported_and_read_back(few: list[Pair], tmp_path: Path) -> None:

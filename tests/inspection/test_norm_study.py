@@ -41,11 +41,20 @@ def test_the_study_is_a_function_of_its_seed():
     assert tiny[0].by_step != tiny[2].by_step
 
 
+def test_by_step_is_of_the_largest_batch_wherever_it_stands():
+    up, down = (
+        norm_study(NormStudy(batch_sizes=sizes, length=2, longer=3, updates=2))
+        for sizes in ((1, 3), (3, 1))
+    )
+    assert up.by_step == down.by_step
+
+
 @pytest.mark.parametrize(
-    "wrong", [{"batch_sizes": ()}, {"batch_sizes": (0, 2)}, {"dim": 0}, {"longer": 12}]
+    "wrong",
+    [{"batch_sizes": ()}, {"batch_sizes": (0, 2)}, {"dim": 0}, {"longer": 12}, {"longer": 513}],
 )
 def test_sizes_that_show_nothing_are_refused(wrong):
-    with pytest.raises(InputError, match=r"at least 1|no longer than"):
+    with pytest.raises(InputError, match=r"at least 1|no longer than|statistics of 512 steps"):
         NormStudy(**wrong)
 
 

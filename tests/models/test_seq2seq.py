@@ -10,6 +10,7 @@ from saccade.blocks import recurrent_attention
 from saccade.blocks.dropout import keyed_dropout
 from saccade.blocks.quantized import quantize
 from saccade.blocks.recording import record_attention
+from saccade.blocks.scores import SCORES
 from saccade.config import build
 from saccade.data.batches import PairBatch
 from saccade.decoding.search import SearchOptions, beam_search
@@ -22,26 +23,42 @@ SOURCES = [[3, 4, 5, 6, 7], [8, 9], [5]]
 TARGETS = [[BOS, 3, 4, 5, 6], [BOS, 8, 9, 3, 3], [BOS, 4, 4, 12, 11]]
 ATTENTIONS = ["none", "global", "local-monotonic", "local-predictive"]
 CELLS = ["rnn", "lstm", "gru", "gru-reset-before"]
-SCORES = ["additive", "general", "location"]
+ORDERS = [
+    {"order": "bahdanau"},
+    {"order": "luong", "input_feeding": True},
+    {"order": "luong", "input_feeding": False},
+]
+WEIGHTINGS = ["soft", "hard"]
 
 
 def combinations():
-    """Attention x weighting x order, with scores and cells dealt out so that each meets each."""
-    scores, cells = itertools.cycle(SCORES), itertools.cycle(CELLS)
-    orders = [("bahdanau", True), ("luong", True), ("luong", False)]
-    for attention, weighting, (order, feeding) in itertools.product(
-        ATTENTIONS, ["soft", "hard"], orders
-    ):
-        yield Variant(
-            "seq2seq",
-            {
-                "attention": attention, "weighting": weighting, "order": order,
-                "input_feeding": feeding, "score": next(scores), "cell": next(cells),
-            },
-        )  # fmt: skip
+    """Score x order, with windows, weightings and cells dealt out so that each meets each."""
+    for (i, score), (j, order) in itertools.product(enumerate(SCORES), enumerate(ORDERS)):
+        attention, weighting = ATTENTIONS[1 + (i + j) % 3], WEIGHTINGS[(i + j) % 2]
+        parts = {"attention": attention, "weighting": weighting, "score": score}
+        yield Variant("seq2seq", {**order, **parts, "cell": CELLS[(i // 2 + j) % 4]})
+    for cell, order in zip(CELLS, itertools.cycle(ORDERS)):
+        yield Variant("seq2seq", {**order, "attention": "none", "cell": cell})
+    yield Variant("seq2seq", {"attention": "none", "layers": 2, "decoder_layers": 1})
+    yield Variant("seq2seq", {"attention": "none", "layers": 1, "decoder_layers": 2})
 
 
 EACH = pytest.mark.parametrize("variant", list(combinations()), ids=str)
+
+
+def test_each_part_meets_each():
+    met = [variant.settings for variant in combinations() if "score" in variant.settings]
+    kinds = {
+        "score": list(SCORES), "attention": ATTENTIONS[1:], "weighting": WEIGHTINGS, "cell": CELLS,
+    }  # fmt: skip
+    for order in ORDERS:
+        mine = [settings for settings in met if order.items() <= settings.items()]
+        for kind, known in kinds.items():
+            assert {settings[kind] for settings in mine} == set(known)
+    for one, other in itertools.combinations(kinds, 2):
+        if {one, other} != {"score", "cell"}:  # 32 pairs of which 24 are enough
+            pairs = {(settings[one], settings[other]) for settings in met}
+            assert pairs == set(itertools.product(kinds[one], kinds[other]))
 
 
 def batch():

@@ -28,6 +28,11 @@ def by_sum(
     """Each match, which must not be negative, divided by the sum of all."""
     if mask is not None:
         matches = matches.masked_fill(~mask, 0.0)
+    if (matches < 0).any():
+        raise InputError(
+            f"a match is {matches.min().item():g}: only what is not negative can be divided by its "
+            "sum; normalise by softmax instead"
+        )
     total = matches.sum(-1, keepdim=True)
     return torch.where(total > 0, matches / torch.where(total > 0, total, 1.0), 0.0)
 

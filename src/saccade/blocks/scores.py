@@ -43,7 +43,7 @@ class Additive(Score):
 
     def __init__(self, query_dim: int, key_dim: int, hidden_dim: int | None = None):
         super().__init__(query_dim, key_dim)
-        hidden_dim = query_dim if hidden_dim is None else hidden_dim
+        hidden_dim = _positive(query_dim if hidden_dim is None else hidden_dim, "hidden_dim")
         self.query_proj = nn.Linear(query_dim, hidden_dim, bias=False)  # Wq
         self.key_proj = nn.Linear(key_dim, hidden_dim, bias=False)  # Wk
         self.energy = nn.Linear(hidden_dim, 1, bias=False)  # v
@@ -62,7 +62,7 @@ class Concat(Score):
 
     def __init__(self, query_dim: int, key_dim: int, hidden_dim: int | None = None):
         super().__init__(query_dim, key_dim)
-        hidden_dim = query_dim if hidden_dim is None else hidden_dim
+        hidden_dim = _positive(query_dim if hidden_dim is None else hidden_dim, "hidden_dim")
         self.joint_proj = nn.Linear(query_dim + key_dim, hidden_dim, bias=False)  # W
         self.energy = nn.Linear(hidden_dim, 1, bias=False)  # v
 
@@ -75,6 +75,12 @@ class Concat(Score):
     ) -> Float[Tensor, "*B T S"]:
         query = F.linear(query, self.joint_proj.weight[:, : self.query_dim])
         return _energies(self.energy, query, keys)
+
+
+def _positive(size: int, name: str) -> int:
+    if size < 1:
+        raise InputError(f"{name} of a score is {size}, it must be at least 1")
+    return size
 
 
 def _energies(
@@ -111,7 +117,7 @@ class Location(Score):
 
     def __init__(self, query_dim: int, key_dim: int, limit: int = 128):
         super().__init__(query_dim, key_dim)
-        self.limit = limit
+        self.limit = _positive(limit, "limit")
         self.position_proj = nn.Linear(query_dim, limit, bias=False)  # W
 
     def prepare(self, memory: Float[Tensor, "*B S K"]) -> Float[Tensor, "*B S 0"]:

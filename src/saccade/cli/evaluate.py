@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from saccade.cli.alignments import AlignmentFlags, aligned
+from saccade.cli.alignments import AlignmentFlags
 from saccade.cli.decode import EngineFlags, SearchFlags
 from saccade.cli.flags import Switch, named_columns
 from saccade.cli.terminal import say, warn
@@ -91,11 +91,11 @@ def evaluate(
     flags.tell(model.task)
     made = _how(model, flags, decoding) | {"precision": engine.precision}
     examples = model.task.examples(flags.data, warn)
-    texts = alignments.texts(model, examples)
+    links = alignments.score(model, examples)  # first: what is wrong there must cost no scores
     found = score_all(model, examples, decoding, engine, changes)
     more = [] if flags.moses is None else [moses_bleu(*_sides(found), flags.moses)]
     scored = replace(found, metrics=[*found.metrics, *more], decoding=made)
-    evaluation = scored if texts is None else aligned(model, scored, texts, alignments)
+    evaluation = scored if links is None else links.beside(scored)
     for told in evaluation.warnings:
         warn(told)
     # Said before it is kept: the scores of a run that cannot be written to are not lost.

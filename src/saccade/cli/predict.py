@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 from cyclopts import Parameter
 
+from saccade.cli.alignments import ReadingFlags
 from saccade.cli.decode import EngineFlags, SearchFlags
 from saccade.cli.flags import Switch
 from saccade.cli.terminal import warn
@@ -21,6 +22,7 @@ from saccade.errors import InputError
 
 if TYPE_CHECKING:
     from saccade.decoding.options import DecodeOptions
+    from saccade.inspection.alignment_error import Reading
     from saccade.training.model import Model
     from saccade.training.pool import Work
 
@@ -90,6 +92,7 @@ def predict(
     places: Places = Places(),
     decoding: PredictFlags = PredictFlags(),
     engine: EngineFlags = EngineFlags(),
+    reading: ReadingFlags = ReadingFlags(),
 ) -> None:
     r"""Predict with a run: exactly one line of output for each line of input, in order.
 
@@ -105,6 +108,8 @@ def predict(
     from saccade.training.model import load
     from saccade.training.pool import Work
 
+    if places.alignments is None:
+        reading.refuse_idle()
     model = load(run, allow_code=engine.allow_code, precision=engine.precision)
     options = decoding.options(model.task.options)
     if places.stream:
@@ -114,9 +119,7 @@ def predict(
                 out.write(piece)
                 out.flush()
         return
-    if places.alignments is not None and not getattr(model.module, "alignment_layers", ()):
-        raise InputError("--alignments: this model looks at no source to align words with")
-    work = Work(options, alignment=places.alignments is not None)
+    work = Work(options, None if places.alignments is None else _checked(model, reading))
     links = nullcontext() if places.alignments is None else _written(places.alignments)
     with _written(places.output) as out, links as aligned:
         plain = _as_nbest if options.nbest > 1 else _as_line
@@ -127,6 +130,18 @@ def predict(
             out.write(show(number, answer))
             if aligned is not None:
                 aligned.write(answer["alignment"] + "\n")
+
+
+def _checked(model: "Model", flags: ReadingFlags) -> "Reading":
+    """How to read links off what this model looks at."""
+    from saccade.inspection.alignment_error import Reading
+    from saccade.tasks.forced import check_reading
+
+    if not getattr(model.module, "alignment_layers", ()):
+        raise InputError("--alignments: this model looks at no source to align words with")
+    reading = flags.reading(Reading(links="argmax"))  # a link a word, as Pharaoh lines always were
+    check_reading(model.module, reading)
+    return reading
 
 
 def _answers(

@@ -59,6 +59,10 @@ class NormStudy:
             raise InputError(
                 f"longer = {self.longer} is no longer than the training's length = {self.length}"
             )
+        if self.longer > (limit := BatchNormOverTime(self.dim).limit):
+            raise InputError(
+                f"longer = {self.longer}: batch norm has statistics of {limit} steps at most"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +100,8 @@ def norm_study(study: NormStudy | None = None) -> NormResult:
         for norm, trained in readers.items()
     }
     longer = _examples(study.samples, study.longer, torch_generator(study.seed, "norm test", 1))
-    layer, batch = (trained[-1] for trained in readers.values())
+    largest = study.batch_sizes.index(max(study.batch_sizes))
+    layer, batch = (trained[largest] for trained in readers.values())
     tested = {"layer norm": layer}
     tested |= {words: _prolonged(batch, study, how) for words, how in PROLONGED.items()}
     by_step = {name: _right(reader, *longer).tolist() for name, reader in tested.items()}

@@ -157,10 +157,14 @@ def interval(values: Float[np.ndarray, " R"]) -> Interval:
 def difference(
     first: Float[np.ndarray, " R"], other: Float[np.ndarray, " R"], value: float
 ) -> Difference:
-    """Paired bootstrap: `value` is the difference on the data itself; p as sacrebleu has it."""
+    """Paired bootstrap: `value` is the difference on the data itself; p as sacrebleu has it.
+
+    Where no sample differs, chance alone explains all (sacrebleu would find it significant).
+    """
     sizes = np.abs(other - first)
     larger = int((sizes - sizes.mean() > abs(value)).sum())
-    return Difference(value, interval(other - first), (larger + 1) / (len(sizes) + 1))
+    p = (larger + 1) / (len(sizes) + 1) if sizes.any() else 1.0
+    return Difference(value, interval(other - first), p)
 
 
 # --- by length -----------------------------------------------------------------------------------

@@ -61,7 +61,9 @@ class Seq2SeqConfig:
     bidirectional: bool = True
     attention: Part = "global"  # none | global | local-monotonic, local-predictive (half_width)
     score: Part = "additive"  # see saccade.blocks.scores
-    weighting: Part = "soft"  # soft | hard (entropy, discount)
+    # soft | hard (entropy, discount). A discount of 0, the default, is unbiased only where a choice
+    # changes no later state: in Luong's order without input feeding; elsewhere 1 is, and noisier.
+    weighting: Part = "soft"
     memory: Literal["shared", "apart", "unchanged"] = "shared"  # maps to keys and values: 1, 2, 0
     order: Literal["bahdanau", "luong"] = "bahdanau"
     input_feeding: bool = True  # of Luong's order
@@ -173,8 +175,9 @@ class Seq2Seq(nn.Module):
         memory, summaries = self.encoder(x, source.lengths)
         keys, values = self.attention.prepare(memory)
         sources = SourceMemory.of(keys[None, :, None], values[None, :, None], source.mask)
-        # The decoder may be deeper than the encoder: then its upper layers start as the top does.
-        given = [summaries[min(layer, len(summaries) - 1)] for layer in range(len(self.bridges))]
+        # A deeper decoder's upper layers start as the top does, a shallower one's as the upper do.
+        higher = [summaries[-1]] * (len(self.bridges) - len(summaries))
+        given = [*summaries, *higher][-len(self.bridges) :]
         hidden = [bridge(x).tanh() for bridge, x in zip(self.bridges, given, strict=True)]
         return sources, self.decoder.begin(hidden)
 

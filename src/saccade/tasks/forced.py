@@ -69,6 +69,8 @@ class Alignable:
                 words.append(links.spans(*pair))
             except InputError as error:
                 raise InputError(f"{file}, line {number}: {error}") from None
+        if not any(links.possible for links in gold):
+            raise InputError(f"{file}: no links to score, every line is empty")
         return cls(list(pairs), list(gold), words)
 
 
@@ -96,6 +98,13 @@ def forced_attention(
 ) -> Iterator[tuple[int, Forced]]:
     """Each pair's place with its attention, longest first: the decoder reads the given target."""
     told = [_told(task, source, target) for source, target in pairs]
+    for number, each in enumerate(told, start=1):
+        longest = max(len(each.source), len(each.target) + 1)
+        if model.limit is not None and longest > model.limit:
+            raise InputError(
+                f"pair {number} has {longest} tokens on one side, and this model reads at most "
+                f"{model.limit}: it cannot be aligned"
+            )
     order = sorted(range(len(told)), key=lambda place: -len(told[place].target))
     for start in range(0, len(order), ROWS):
         rows = order[start : start + ROWS]

@@ -9,28 +9,29 @@ from saccade.data.tokenizers import Tokenizer
 from saccade.decoding.texts import BROKEN
 from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap, Span, word_weights
-from saccade.inspection.alignment_error import word_spans
+from saccade.inspection.alignment_error import MEAN, word_spans
 from saccade.tasks.task import Prediction
 
 TAIL = 16  # tokens decoded together at most, before and behind what is settled
 
 
-def word_map(task: Any, text: str, prediction: Prediction) -> AttentionMap:
+def word_map(task: Any, text: str, prediction: Prediction, steps_late: int = 0) -> AttentionMap:
     """The attention of a prediction between words, as spaces part them (so counts Pharaoh)."""
     attention = prediction.attention
     if attention is None:
         raise InputError("the prediction was made without recording attention")
     read = text.lower() if task.config.lowercase else text
-    pieces = task.source.spans(read)[: len(attention.source)]
-    pieces += [(0, 0)] * (len(attention.source) - len(pieces))  # the end, which lies in no word
+    # The end lies in no word; of a text that was cut, it stands where the first unread token would.
+    pieces = [*task.source.spans(read)[: len(attention.source) - 1], (0, 0)]
     words, said = word_spans(read), word_spans(prediction.text)
     spans = (pieces, token_spans(task.target, prediction.ids), words, said)
     weights = {
-        layer: word_weights(attention.average(layer), *spans)[None] for layer in attention.weights
+        layer: word_weights(attention.average(layer), *spans, steps_late)[None]
+        for layer in attention.weights
     }
     # Last, so that it is what is drawn and linked: on the built-in corpus (gold links) the mean
     # has an alignment error rate of 0.17, the last layer 0.21, the others 0.17 to 0.47.
-    weights["mean"] = torch.stack(list(weights.values())).mean(dim=0)
+    weights[MEAN] = torch.stack(list(weights.values())).mean(dim=0)
     return AttentionMap(
         weights,
         [text[start:end] for start, end in words],

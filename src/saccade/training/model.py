@@ -86,9 +86,9 @@ class Model:
         tokens: Tokens = self.task.trace(self.module, text, prediction)
         return tokens
 
-    def words(self, text: str, prediction: Prediction) -> AttentionMap:
+    def words(self, text: str, prediction: Prediction, steps_late: int = 0) -> AttentionMap:
         """What each word of a prediction looked at, word by word: words are what spaces part."""
-        return word_map(self.task, text, prediction)
+        return word_map(self.task, text, prediction, steps_late)
 
     def evaluate(self, files: Sequence[str], options: Options = None) -> Evaluation:
         """The task's metrics on a data set."""

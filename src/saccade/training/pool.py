@@ -22,7 +22,7 @@ import torch
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError, TrainingError
 from saccade.inspection.alignment import pharaoh
-from saccade.inspection.alignment_error import best_source
+from saccade.inspection.alignment_error import LINKERS, STEPS_LATE, Reading
 from saccade.tasks.task import Plain, Prediction
 from saccade.training.machine import keep_memory, one_thread_environment
 from saccade.training.model import Model, Precision, load
@@ -39,7 +39,7 @@ class Work:
     """What to do with every text."""
 
     options: DecodeOptions
-    alignment: bool = False  # links between words besides
+    reading: Reading | None = None  # how to read links between words besides, if at all
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,8 @@ def jobs(texts: Sequence[str], first: int = 0) -> list[Job]:
 
 def answers(model: Model, work: Work, job: Job) -> list[Answer]:
     """What a worker does with a job."""
-    found = model.predict(job.texts, work.options, attention=work.alignment, numbers=job.numbers)
+    watched = work.reading is not None
+    found = model.predict(job.texts, work.options, attention=watched, numbers=job.numbers)
     pairs = zip(job.texts, found, strict=True)
     return [_answer(model, work, text, prediction) for text, prediction in pairs]
 
@@ -68,11 +69,16 @@ def _answer(model: Model, work: Work, text: str, prediction: Prediction) -> Answ
     answer = _plain(prediction)
     if work.options.nbest > 1:
         answer["alternatives"] = [_plain(other) for other in prediction.alternatives]
-    if work.alignment:
-        seen = prediction.attention is not None
-        links = best_source(model.words(text, prediction).average()) if seen else ()
-        answer["alignment"] = pharaoh(links)
+    if work.reading is not None:
+        answer["alignment"] = _links(model, work.reading, text, prediction)
     return answer
+
+
+def _links(model: Model, reading: Reading, text: str, prediction: Prediction) -> str:
+    if prediction.attention is None:  # of an empty text
+        return ""
+    words = model.words(text, prediction, STEPS_LATE[reading.step])
+    return pharaoh(LINKERS[reading.links](words.average(reading.layer)))
 
 
 def _plain(prediction: Prediction) -> Answer:
@@ -110,10 +116,7 @@ class Pool:
     """The work dealt out to processes; answers come back in order."""
 
     def __init__(self, run: Path, work: Work, workers: int, settings: "Loading"):
-        first = {
-            "options": dataclasses.asdict(work.options), "alignment": work.alignment,
-            "loading": dataclasses.asdict(settings),
-        }  # fmt: skip
+        first = {**dataclasses.asdict(work), "loading": dataclasses.asdict(settings)}
         command = [sys.executable, "-m", "saccade.training.pool", str(run)]
         self.members = [_Worker(command, first, number) for number in range(1, workers + 1)]
         self.idle: SimpleQueue[_Worker] = SimpleQueue()
@@ -232,7 +235,8 @@ def main(run: str) -> None:
     keep_memory()
     lines = iter(sys.stdin.buffer)
     first = json.loads(next(lines))
-    work = Work(DecodeOptions(**first["options"]), first["alignment"])
+    reading = None if first["reading"] is None else Reading(**first["reading"])
+    work = Work(DecodeOptions(**first["options"]), reading)
     model: Model | None = None
     for line in lines:
         reply: dict[str, Any]

@@ -172,6 +172,11 @@ class Run:
             return {"metrics": {}}
         return found if isinstance(found, dict) else {"metrics": {}}
 
+    def scored(self, name: str) -> bool:
+        """Whether the weights as they are now have been evaluated under this name."""
+        kept = self.path / "evals" / f"{name}.json"
+        return kept.is_file() and kept.stat().st_mtime_ns >= self.weights.stat().st_mtime_ns
+
     def write_weights(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
         save_tensors(self.weights, tensors, metadata)
 
