@@ -1,6 +1,6 @@
 """What a vector of fixed length costs: BLEU by source length, without and with attention.
 
-    python experiments/lengths/lengths.py --out runs/lengths --minutes 10
+    python experiments/lengths/lengths.py --out runs/lengths --minutes 5
 
 Four trainings, the same but for `model.attention` and the sentences learned from: `none` and
 `global`, on all lengths and on those of at most `--cap` words. All are tested on sentences of every
@@ -27,17 +27,17 @@ from saccade.inspection.pictures import save_figure
 
 ATTENTIONS = {"no attention": "none", "attention": "global"}
 FALLS, HOLDS = 10, 3  # BLEU from the shortest to the longest quarter: at least, less than
-VOCABULARY = 500  # words of each side, of some 600 English and 1,100 French ones
+VOCABULARY = 800  # words of each side; there are some 600 English and 1,100 French ones
 Names = Annotated[list[str], Parameter(consume_multiple=True, negative=())]
 
 
 def lengths(
     *,
     out: Path = Path("runs/lengths"),
-    minutes: float = 10.0,
+    minutes: float = 5.0,
     steps: int | None = None,
-    cap: int = 25,
-    corpus: str = "builtin:long-english-french",
+    cap: int = 9,
+    corpus: str = "builtin:english-french",
     set_: Annotated[Names, Parameter(name="--set")] = [],  # noqa: B006
 ) -> None:
     """Train with and without attention, on all lengths and under a cap, and test on all.
