@@ -143,8 +143,8 @@ def test_a_sliding_context_sees_more_and_a_carried_one_all(model: Model, files: 
 
 
 def test_the_loss_is_that_of_reading_by_hand(model: Model, tmp_path: Path) -> None:
-    """Context by context, each with the last token of the one before as its first."""
-    text = "abc bca\ncab abc " * 3
+    """Context by context, each with the last token of the one before as its first; one is short."""
+    text = "abc bca\ncab abc " * 3 + "ab"
     (tmp_path / "t.txt").write_text(text)
     ids = [model.task.tokenizer.bos, *model.task.tokenizer.encode(text)]
     total = 0.0
@@ -343,10 +343,10 @@ def test_nats_by_place_are_all_nats_each_where_it_was_read(model: Model, files: 
     found = model.evaluate(files)
     assert int(tokens.sum()) == found.counts["tokens"]
     assert float(nats.sum() / tokens.sum()) == pytest.approx(found.main.value)
-    # The first place of each whole context is read with nothing before it; the last one overlaps.
+    # The first place of each context, the short last one too, is read with nothing before it.
     ids = [task.tokenizer.bos, *task.tokenizer.encode(Path(files[0]).read_text())]
-    whole = 16 * ((len(ids) - 1) // 16)
-    read, gold = (torch.tensor(ids[k : whole + k : 16]).unsqueeze(1) for k in (0, 1))
+    assert (len(ids) - 1) % 16
+    read, gold = (torch.tensor(ids[k : len(ids) - 1 + k : 16]).unsqueeze(1) for k in (0, 1))
     with torch.no_grad():
         logits = model.module.logits(model.module(read)[0])[:, 0].double()
     alone = -logits.log_softmax(-1).gather(1, gold).sum()

@@ -104,7 +104,9 @@ def _rows(text: tuple[list[int], list[tuple[int, int]]], reading: Reading) -> It
             left[0][1] -= taken
             if not left[0][1]:
                 left.pop(0)
-        yield Row(ids[max(0, end - 1 - reading.context) : end], mine)
+        # Side by side they share nothing, a short last one too; sliding, each looks back fully.
+        sliding = reading.stride < reading.context
+        yield Row(ids[max(0, end - 1 - reading.context) if sliding else begin - 1 : end], mine)
 
 
 @torch.no_grad()
