@@ -9,6 +9,7 @@ from jaxtyping import Float
 from tiny_runs import tiny_text, train, write_text
 from torch import Tensor
 
+from saccade.errors import InputError
 from saccade.tasks.perplexity import by_place
 from saccade.training.model import Model, load
 
@@ -100,3 +101,18 @@ def test_places_of_a_carried_context_count_what_came_before(
         here = torch.cat([values[place::CONTEXT] for values in read])
         assert int(tokens[place]) == len(here)
         assert float(found[place]) == pytest.approx(float(here.sum()), rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["rnn", "gpt"])
+def test_a_text_without_tokens_is_left_out_and_alone_refused(
+    texts: list[str], tmp_path: Path, name: str
+) -> None:
+    """Blank lines are no words; nothing to score would be a perfect score."""
+    layers = {"task": {"tokenizer": "words"}, "train": {"steps": 2}}
+    config = {**tiny_text(texts, layers), "model": MODELS[name]}
+    model = load(train(config, tmp_path / "run")[0])
+    blank = tmp_path / "blank.txt"
+    blank.write_text("\n\n \n")
+    with pytest.raises(InputError, match="no token to score"):
+        model.evaluate([str(blank)])
+    assert model.evaluate([str(blank), *texts]).metrics[0] == model.evaluate(texts).metrics[0]

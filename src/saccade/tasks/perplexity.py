@@ -17,6 +17,7 @@ from torch import Tensor
 from saccade.data.documents import Passage
 from saccade.data.streams import framed
 from saccade.data.tokenizers import Tokenizer
+from saccade.errors import InputError
 from saccade.tasks.metrics import Metric
 from saccade.tasks.task import Evaluation, Plain
 from saccade.version import __version__
@@ -56,6 +57,8 @@ def units(
 ) -> list[Plain]:
     """The work: rows by the number of their tokens, some together."""
     rows = [row for text in _texts(passages, tokenizer, ends=ends) for row in _rows(text, reading)]
+    if not rows:
+        raise InputError("the text has no token to score: the tokenizer leaves all of it out")
     most = CARRIED_TOKENS if reading.carry else TOKENS
     parts: list[list[Row]] = []
     for row in sorted(rows, key=lambda row: -len(row.ids)):
@@ -87,6 +90,8 @@ def _texts(
 def _rows(text: tuple[list[int], list[tuple[int, int]]], reading: Reading) -> Iterator[Row]:
     """The contexts of a text; whole if a state is carried. A shorter last one counts like any."""
     ids, owners = text
+    if len(ids) < 2:  # the begin alone
+        return
     if reading.carry:
         yield Row(ids, [each for each in owners if each[1]])
         return
