@@ -311,8 +311,8 @@ class Generate:
         numbers: list[int],
         tree: BeamTree | None,
     ) -> list[list[Hypothesis]]:
-        if tree is not None and options.stop:
-            raise InputError("stop is of one path: it grows no tree")
+        if tree is not None and options.of_one_path:
+            raise InputError(f"{options.of_one_path[0]} is of one path: it grows no tree")
         state = model.start(len(prompts), [ids[:-1] for ids in prompts])
         first, eos = [ids[-1] for ids in prompts], self.tokenizer.eos
         limits = [options.max_length(len(ids)) for ids in prompts]
