@@ -116,3 +116,12 @@ def test_a_text_without_tokens_is_left_out_and_alone_refused(
     with pytest.raises(InputError, match="no token to score"):
         model.evaluate([str(blank)])
     assert model.evaluate([str(blank), *texts]).metrics[0] == model.evaluate(texts).metrics[0]
+
+
+def test_what_is_unknown_anywhere_is_lost(models: dict[str, Model]) -> None:
+    model = models["gpt"]
+    passages = [["abc", n == 0, False] for n in range(120)]
+    for last, lossy in (("abc", False), ("aßc", True)):
+        examples = {"passages": [*passages, [last, False, True]], "ends": False}
+        measures = [model.measure(unit) for unit in model.task.units(examples)]
+        assert ("|lossy|" in model.task.score(examples, measures).main.signature) == lossy

@@ -194,7 +194,9 @@ def score(
         "words": sum(len(passage.text.split()) for passage in passages),
         "characters": sum(len(passage.text) for passage in passages),
     }
-    exact = all(tokenizer.decode(tokenizer.encode(p.text)) == p.text for p in passages[:100])
+    exact = not unknown and all(
+        tokenizer.decode(tokenizer.encode(p.text)) == p.text for p in passages[:100]
+    )
     (memory,) = {unit["memory"] for unit in measures}
     read = replace(reading, memory=memory)
     how = f"{read}|version:{__version__}" if exact else f"{read}|lossy|version:{__version__}"
