@@ -117,6 +117,15 @@ def test_greedy_search_stops_where_told(saccade: Saccade, folder: Path) -> None:
     assert cut == whole.partition(stop)[0] + "\n"
 
 
+def test_a_stop_may_be_a_newline(saccade: Saccade, folder: Path) -> None:
+    drawn = ["predict", folder, "--length", 60]
+    whole = saccade(*drawn, stdin=b"abc\n").out
+    assert "\\n" in whole
+    line = [*drawn, "--stop", "\\n", "--unescape"]
+    for more in ([], ["--stream"]):
+        assert saccade(*line, *more, stdin=b"abc\n").out == whole.partition("\\n")[0] + "\n"
+
+
 def test_eval_states_how_it_read(saccade: Saccade, folder: Path, text: str) -> None:
     said = saccade("eval", folder, "--data", text, "--json", "--name", "again")
     assert said.code == 0, said.err
