@@ -1,7 +1,7 @@
 """A small chat: a language model that learned turns, asked in turn. The talk is generated.
 
 A document is one talk: a line a turn, "you:" and "bot:" by turns, and it ends when they part. What
-was said before stands in the prompt, so the bot can remember a name; the next "you:" stops it.
+was said before stands in the prompt, so the bot can remember a name; the end of the line stops it.
 About four minutes on two cores; SACCADE_QUICK=1 makes two updates only.
 """
 
@@ -61,8 +61,9 @@ options = saccade.DecodeOptions(beam=1, length=10 if QUICK else 40, stop=("\n",)
 
 said = ""
 asked = ["Hello, I am Ada.", "How much is two and three?", "Who am I?", "Goodbye."]
-for turn in asked if not sys.stdin.isatty() or QUICK else iter(lambda: input("you: "), ""):
+typing = sys.stdin.isatty() and not QUICK
+for turn in iter(lambda: input("you: "), "") if typing else asked:
     said += f"you: {turn}\nbot:"
     answer = model.predict([said], options)[0].text
     said += f"{answer}\n"
-    print(f"you: {turn}\nbot:{answer}")
+    print(f"bot:{answer}" if typing else f"you: {turn}\nbot:{answer}")

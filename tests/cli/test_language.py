@@ -117,6 +117,15 @@ def test_greedy_search_stops_where_told(saccade: Saccade, folder: Path) -> None:
     assert cut == whole.partition(stop)[0] + "\n"
 
 
+def test_a_stop_may_be_a_newline(saccade: Saccade, folder: Path) -> None:
+    drawn = ["predict", folder, "--length", 60]
+    whole = saccade(*drawn, stdin=b"abc\n").out
+    assert "\\n" in whole
+    line = [*drawn, "--stop", "\\n", "--unescape"]
+    for more in ([], ["--stream"]):
+        assert saccade(*line, *more, stdin=b"abc\n").out == whole.partition("\\n")[0] + "\n"
+
+
 def test_eval_states_how_it_read(saccade: Saccade, folder: Path, text: str) -> None:
     said = saccade("eval", folder, "--data", text, "--json", "--name", "again")
     assert said.code == 0, said.err
@@ -134,6 +143,24 @@ def test_eval_states_how_it_read(saccade: Saccade, folder: Path, text: str) -> N
         refused = saccade("eval", folder, "--data", text, *flags)
         assert refused.code == 2
         assert "scored without decoding" in refused.err
+
+
+def test_a_longer_memory_is_told(saccade: Saccade, text: str, tmp_path: Path) -> None:
+    run, memory = tmp_path / "xl", "model.memory=64"
+    sets = ["--model", "transformer-xl", *SMALL, "--set", "model.memory=4"]
+    made = saccade("train", "generate", "--train", text, "--out", run, *sets)
+    assert made.code == 0, made.err
+    plain, longer, apart = (
+        json.loads(saccade("eval", run, "--data", text, "--json", *more).out)
+        for more in ([], ["--set", memory], ["--set", memory, "--set", "task.carry=false"])
+    )
+    losses = [found["metrics"]["loss"] for found in (plain, longer, apart)]
+    assert "|carried:yes|memory:4|" in losses[0]["signature"]
+    assert "|carried:yes|memory:64|" in losses[1]["signature"]
+    assert "memory" not in losses[2]["signature"]  # it begins each context with none
+    assert len({loss["value"] for loss in losses}) == 3
+    assert "set" not in plain["decoding"]
+    assert longer["decoding"]["set"] == [memory]
 
 
 @pytest.mark.serial

@@ -6,7 +6,13 @@ from decoding.tiny_decoders import BOS, EOS, Table, rescore, steps_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.decoding.constraints import Banned, ForcedPrefix, MinimumLength, NoRepeat
+from saccade.decoding.constraints import (
+    Banned,
+    ForcedPrefix,
+    MinimumLength,
+    NoRepeat,
+    RepetitionPenalty,
+)
 from saccade.decoding.search import SearchOptions, beam_search
 from saccade.errors import InputError
 
@@ -128,3 +134,6 @@ def test_mistakes_are_named(decoder):
         search(decoder, 1, [ForcedPrefix([[9]])])
     with pytest.raises(InputError, match="at least 1"):
         NoRepeat(0)
+    search(decoder, 1, [RepetitionPenalty(2.0, [[]])], beam=1)
+    with pytest.raises(InputError, match="of one path"):
+        search(decoder, 1, [RepetitionPenalty(2.0, [[]])], beam=2)

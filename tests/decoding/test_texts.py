@@ -6,7 +6,7 @@ from decoding.tiny_decoders import Table
 
 from saccade.data.tokenizers import train_tokenizer
 from saccade.decoding.constraints import RepetitionPenalty
-from saccade.decoding.texts import first_stop, spoken, stopping
+from saccade.decoding.texts import before_stop, first_stop, spoken, stopping
 from saccade.decoding.walk import gather_hypotheses, walk
 
 TEXT = "Ünïcödé 🙂🙃 and plain, l'été; a b  c"
@@ -27,6 +27,19 @@ def test_pieces_are_the_text(kind, before):
         assert known + "".join(pieces) == tokenizer.decode(ids)
     assert all(pieces)
     assert not any("\ufffd" in piece for piece in pieces)
+
+
+def test_tokens_before_a_stop_say_all_that_is_said():
+    said = ["ab", "c\n", "\n", "d"]
+
+    def decode(ids):
+        return "".join(said[i] for i in ids)
+
+    found = [before_stop(decode, [], range(4), [stop]) for stop in ("a", "c", "\n", "\nd", "x")]
+    assert found == [0, 1, 2, 2, None]  # a token of which a part is said stays
+    assert before_stop(decode, [0], [1, 2], ["c"]) == 0
+    tokenizer = train_tokenizer("bytes", ["a"], 300)
+    assert before_stop(tokenizer.decode, [], tokenizer.encode("a🙂\n"), ["\n"]) == 5
 
 
 def test_a_letter_waits_until_it_is_whole():

@@ -7,6 +7,7 @@ from contracts.decoder_variants import VOCAB
 from saccade.blocks.cells import CELLS
 from saccade.config import build
 from saccade.errors import InputError
+from saccade.models import rnn
 from saccade.models.rnn import RecurrentLM, RecurrentLMConfig
 
 TEXTS = torch.tensor([[3, 1, 4, 1, 5, 9, 2, 6], [9, 7, 9, 3, 2, 3, 8, 4]])
@@ -30,6 +31,21 @@ def test_every_cell_carries_its_state_over_segments_of_any_length(cell):
     assert carry.keys() == last.keys()
     for name, part in carry.items():
         torch.testing.assert_close(part, last[name], rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("cell", CELLS)
+def test_a_prefix_is_read_in_segments(cell, monkeypatch):
+    model = tiny(cell=cell)
+    prefix = [TEXTS[0].tolist(), TEXTS[1, :3].tolist(), []]
+    whole = model.start(3, prefix)
+    sizes = []
+    model.embedding.register_forward_hook(lambda _, read, __: sizes.append(read[0].shape[1]))
+    monkeypatch.setattr(rnn, "SEGMENT", 3)
+    found = model.start(3, prefix)
+    assert sizes == [3, 3, 2]
+    for mine, theirs in zip(found.layers, whole.layers, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-12)
 
 
 def test_the_gradient_ends_at_the_segment():

@@ -275,10 +275,9 @@ def test_a_language_model_searches_a_tree_and_its_stream_tells_of_the_search(
     monkeypatch.setattr(Model, "stream", None)  # one greedy path is not what is searched
     answer = client.post("/v1/predict/stream", json={**request, "tree": False})
     assert answer.text.count("event: draft") >= 5
-    refused = client.post(
-        "/v1/predict", json={**request, "decoding": {"method": "greedy", "stop": ["x"]}}
-    )
-    assert "tree" in strict(refused.content)["error"]
+    for setting in ({"stop": ["x"]}, {"repetition_penalty": 2.0}):
+        refused = client.post("/v1/predict", json={**request, "decoding": setting})
+        assert "tree" in strict(refused.content)["error"]
 
 
 def test_decoding_has_all_that_the_command_line_has(client: TestClient, engine: Engine) -> None:
@@ -309,21 +308,30 @@ def test_a_text_too_long_to_look_into_is_refused(
         assert "too many to look into" in strict(refused.content)["error"]
 
 
-def test_a_stream_grows_and_ends_with_what_predict_gives(client: TestClient) -> None:
-    for method in ("greedy", "beam", "sample"):
-        request = {"run": "small", "texts": [TEXT], "decoding": {"method": method}}
-        answer = client.post("/v1/predict/stream", json=request)
-        assert answer.headers["content-type"].startswith("text/event-stream")
-        events = [event.split("\n", 1) for event in answer.text.strip().split("\n\n")]
-        assert [name for name, _ in events[:-1]] == ["event: draft"] * (len(events) - 1)
-        assert events[-1][0] == "event: done"
-        done = strict(events[-1][1].removeprefix("data: ").encode())
-        direct = predicted(client, decoding={"method": method})
-        assert done["predictions"][0] == direct
-        drafts = [strict(data.removeprefix("data: ").encode())["text"] for _, data in events[:-1]]
-        assert len(drafts) > 1
-        if method != "beam":
-            assert all(b.startswith(a) for a, b in pairwise(drafts))
+STREAMED: list[dict[str, Any]] = [
+    *(
+        {"run": "small", "texts": [TEXT], "decoding": {"method": method}}
+        for method in ("greedy", "beam", "sample")
+    ),
+    {"run": "story", "texts": ["a b"], "decoding": {"length": 20, "repetition_penalty": 0.5}},
+]
+
+
+@pytest.mark.parametrize("request_", STREAMED, ids=lambda each: str(each["decoding"]))
+def test_a_stream_grows_and_ends_with_what_predict_gives(
+    client: TestClient, request_: dict[str, Any]
+) -> None:
+    answer = client.post("/v1/predict/stream", json=request_)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    events = [event.split("\n", 1) for event in answer.text.strip().split("\n\n")]
+    assert [name for name, _ in events[:-1]] == ["event: draft"] * (len(events) - 1)
+    assert events[-1][0] == "event: done"
+    done = strict(events[-1][1].removeprefix("data: ").encode())
+    assert done["predictions"][0] == predicted(client, **request_)  # its score, too
+    drafts = [strict(data.removeprefix("data: ").encode())["text"] for _, data in events[:-1]]
+    assert len(drafts) > 1
+    if request_["decoding"].get("method") != "beam":
+        assert all(b.startswith(a) for a, b in pairwise(drafts))
 
 
 # --- what it refuses ---

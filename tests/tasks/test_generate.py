@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ from saccade.config import override
 from saccade.data.documents import Documents, Passage
 from saccade.data.tokenizers import train_tokenizer
 from saccade.decoding.options import DecodeOptions
+from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError
 from saccade.inspection.explain import explain
-from saccade.tasks import perplexity
+from saccade.tasks import perplexity, vocabularies
 from saccade.tasks.perplexity import Reading, by_place, language_metrics
 from saccade.training.model import Model, load
 from saccade.training.settings import resolve
@@ -71,6 +73,8 @@ def test_task_and_model_have_one_context(files: list[str]) -> None:
         settled(files, gpt, "task.carry=true")
     with pytest.raises(InputError, match="would be left out"):
         settled(files, gpt, "task.context=8", "task.stride=9")
+    with pytest.raises(InputError, match="contexts that are not carried"):
+        settled(files, "model.name=rnn", "task.stride=4")
     with pytest.raises(InputError, match="does not do 'generate'"):
         settled(files, "model.name=transformer")
 
@@ -143,8 +147,8 @@ def test_a_sliding_context_sees_more_and_a_carried_one_all(model: Model, files: 
 
 
 def test_the_loss_is_that_of_reading_by_hand(model: Model, tmp_path: Path) -> None:
-    """Context by context, each with the last token of the one before as its first."""
-    text = "abc bca\ncab abc " * 3
+    """Context by context, each with the last token of the one before as its first; one is short."""
+    text = "abc bca\ncab abc " * 3 + "ab"
     (tmp_path / "t.txt").write_text(text)
     ids = [model.task.tokenizer.bos, *model.task.tokenizer.encode(text)]
     total = 0.0
@@ -231,18 +235,31 @@ def test_a_stream_says_the_same_piece_by_piece(model: Model, options: DecodeOpti
 
 
 def test_a_stop_string_ends_the_text_before_it(model: Model) -> None:
-    plain = DecodeOptions(sample=True, seed=2, length=40)
+    plain = DecodeOptions(sample=True, seed=2, length=40, length_penalty=0.0)
     whole = model.predict(["a"] * 4, plain)
     stop = whole[0].text[5:8]
-    options = DecodeOptions(sample=True, seed=2, length=40, stop=(stop, "never"))
+    options = replace(plain, stop=(stop, "never"))
     for number, (before, after) in enumerate(
         zip(whole, model.predict(["a"] * 4, options), strict=True)
     ):
         assert after.text == before.text.partition(stop)[0]
         assert "".join(model.stream("a", options, number)) == after.text
-    assert len(model.predict(["a"], options)[0].ids) < 40
+        size = len(after.text)  # a token is a character
+        assert after.ids == before.ids[:size]
+        assert after.tokens == before.tokens[:size]
+        assert after.token_scores == pytest.approx(before.token_scores[:size], rel=1e-5)
+        assert after.score == pytest.approx(sum(after.token_scores))
+    assert len(model.predict(["a"], options)[0].ids) == 5
+    (nothing,) = model.predict(["a"], replace(options, stop=(whole[0].text[0],)), attention=True)
+    assert (nothing.text, nothing.ids, nothing.tokens, nothing.score) == ("", [], [], 0.0)
     with pytest.raises(InputError, match="one path"):
         DecodeOptions(beam=2, stop=("x",))
+
+
+@pytest.mark.parametrize("given", [{"stop": ("x",)}, {"repetition_penalty": 2.0}], ids=str)
+def test_what_is_of_one_path_grows_no_tree(model: Model, given: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match="it grows no tree"):
+        model.predict(["a"], DecodeOptions(beam=1, length=3, **given), tree=BeamTree())
 
 
 def test_what_was_said_is_said_less(model: Model) -> None:
@@ -328,6 +345,21 @@ def test_every_tokenizer_trains_measures_and_continues(
     assert math.isfinite(run.evaluation("dev")["metrics"]["loss"]["value"])
 
 
+def test_characters_of_late_texts_are_known_and_unknown_ones_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(vocabularies, "SENTENCES", 2)
+    rows = [json.dumps({"text": text}) + "\n" for text in ("ab", "ba", "aßb", "ß☃")]
+    (tmp_path / "t.jsonl").write_text("".join(rows))
+    config = tiny_text([str(tmp_path / "t.jsonl")], {"train": {"steps": 1}})
+    run, warnings = train(config, tmp_path / "all")
+    assert load(run).evaluate(config["task"]["train"]).counts["unknown tokens"] == 0
+    assert not warnings
+    # ß stands in more texts than the snowman: of three characters it is the third.
+    _, warnings = train(override(config, ["task.vocab_size=7"]), tmp_path / "few")
+    assert [each.partition(" are not")[0] for each in warnings] == ["1 of 17 tokens"]
+
+
 def test_passages_are_the_examples(model: Model, files: list[str]) -> None:
     found = model.evaluate(files)
     texts = [passage.text for passage in Documents(files)]
@@ -343,10 +375,10 @@ def test_nats_by_place_are_all_nats_each_where_it_was_read(model: Model, files: 
     found = model.evaluate(files)
     assert int(tokens.sum()) == found.counts["tokens"]
     assert float(nats.sum() / tokens.sum()) == pytest.approx(found.main.value)
-    # The first place of each whole context is read with nothing before it; the last one overlaps.
+    # The first place of each context, the short last one too, is read with nothing before it.
     ids = [task.tokenizer.bos, *task.tokenizer.encode(Path(files[0]).read_text())]
-    whole = 16 * ((len(ids) - 1) // 16)
-    read, gold = (torch.tensor(ids[k : whole + k : 16]).unsqueeze(1) for k in (0, 1))
+    assert (len(ids) - 1) % 16
+    read, gold = (torch.tensor(ids[k : len(ids) - 1 + k : 16]).unsqueeze(1) for k in (0, 1))
     with torch.no_grad():
         logits = model.module.logits(model.module(read)[0])[:, 0].double()
     alone = -logits.log_softmax(-1).gather(1, gold).sum()

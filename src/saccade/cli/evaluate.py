@@ -116,14 +116,15 @@ def evaluate(
 
 def _how(model: "Model", flags: EvalFlags, decoding: SearchFlags) -> dict[str, Any]:
     """What the scores depend on besides the weights and the data."""
+    changed = {"set": flags.set} if flags.set else {}
     if model.task.decodes:
-        return decoding.stated(model.task.options)
+        return decoding.stated(model.task.options) | changed
     idle = [flag for flag in decoding.given() if flag] + ["moses"] * (flags.moses is not None)
     for flag in idle:
         raise InputError(
             f"--{flag.replace('_', '-')}: {model.settings.task_name} is scored without decoding"
         )
-    return {}
+    return changed
 
 
 def _sides(evaluation: "Evaluation") -> tuple[list[str], list[str]]:

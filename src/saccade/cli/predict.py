@@ -49,7 +49,7 @@ class PredictFlags(SearchFlags):
     repetition_penalty: float | None = None
     """Above 1, what was said before is chosen less; of one path, drawn or --beam 1."""
     stop: Annotated[list[str] | None, Parameter(negative=())] = None
-    """End before this text; may be repeated; of one path, drawn or --beam 1."""
+    """End before this text (\\n: see --unescape); may be repeated; one path, drawn or --beam 1."""
 
     def options(self, usual: "DecodeOptions") -> "DecodeOptions":
         """What was given; a flag that would do nothing is refused."""
@@ -80,7 +80,7 @@ class Places:
     stream: Switch = False
     """Print each text while it is being made, one path (no beam)."""
     unescape: Switch = False
-    """Read \\n in a line of input as a newline, as it is written in the output."""
+    """Read \\n in a line of input, and in --stop, as a newline, as it is written in the output."""
     on_bad_utf8: Literal["stop", "replace"] = "stop"
     """What to do with a line that is not UTF-8."""
 
@@ -112,6 +112,8 @@ def predict(
         reading.refuse_idle()
     model = load(run, allow_code=engine.allow_code, precision=engine.precision)
     options = decoding.options(model.task.options)
+    if places.unescape:
+        options = replace(options, stop=[_unescaped(stop) for stop in options.stop])
     if places.stream:
         _refuse_with_stream(places, decoding)
         with _written(places.output) as out:
@@ -177,7 +179,7 @@ def _blocks(places: Places) -> Iterator[tuple[int, list[str]]]:
     typing = places.input == "-" and sys.stdin.isatty()
     start, size = 0, 1 if typing else BLOCK
     while texts := list(islice(lines, size)):
-        yield start, [text.replace("\\n", "\n") for text in texts] if places.unescape else texts
+        yield start, [_unescaped(text) for text in texts] if places.unescape else texts
         start += len(texts)
     if counts["bad_utf8"]:
         warn(f"{_named(places.input)}: {counts['bad_utf8']:,} lines of invalid UTF-8 repaired")
@@ -205,6 +207,10 @@ def _as_nbest(number: int, answer: dict[str, Any]) -> str:
 
 def _as_json(_: int, answer: dict[str, Any]) -> str:
     return json.dumps(answer, ensure_ascii=False) + "\n"
+
+
+def _unescaped(text: str) -> str:
+    return text.replace("\\n", "\n")
 
 
 def _one_line(text: str) -> str:

@@ -32,6 +32,7 @@ class TokenStream:
 
     tokens: NDArray[Any]  # uint16, or uint32 for a vocabulary beyond 65,536
     starts: NDArray[np.int64]
+    unknown: int = 0  # of the tokens: what the vocabulary does not hold
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -59,8 +60,8 @@ def build_stream(
         return found
 
     def write(place: Path) -> dict[str, Any]:
-        _write(place, documents, tokenizer, ends=documents.ends)
-        return {"dtype": dtype_of(tokenizer)}
+        unknown = _write(place, documents, tokenizer, ends=documents.ends)
+        return {"dtype": dtype_of(tokenizer), "unknown": unknown}
 
     build_folder(folder, identity, write)
     made = open_stream(folder, identity)
@@ -71,18 +72,18 @@ def build_stream(
 def open_stream(folder: Path, identity: str | None = None) -> TokenStream | None:
     """The stream in a folder, or None when it is absent, damaged or (if told) of another text."""
     manifest = open_folder(folder, identity)
-    if manifest is None or "dtype" not in manifest:
+    if manifest is None or not {"dtype", "unknown"} <= manifest.keys():
         return None
     try:
         tokens = map_array(folder / "tokens", manifest["dtype"])
-        return TokenStream(tokens, map_array(folder / "starts"))
+        return TokenStream(tokens, map_array(folder / "starts"), manifest["unknown"])
     except (OSError, ValueError, TypeError):
         return None
 
 
-def _write(folder: Path, passages: Iterable[Passage], tokenizer: Tokenizer, *, ends: bool) -> None:
-    """Encode some thousand passages at a time, and append them."""
-    size, dtype = 0, dtype_of(tokenizer)
+def _write(folder: Path, passages: Iterable[Passage], tokenizer: Tokenizer, *, ends: bool) -> int:
+    """Encode some thousand passages at a time, and append them; how many tokens are unknown."""
+    size, unknown, dtype = 0, 0, dtype_of(tokenizer)
     with (folder / "tokens").open("wb") as tokens, (folder / "starts").open("wb") as starts:
         for chunk in chunked(passages):
             found = tokenizer.encode_batch([passage.text for passage in chunk])
@@ -96,6 +97,8 @@ def _write(folder: Path, passages: Iterable[Passage], tokenizer: Tokenizer, *, e
             starts.write(begins[first].astype("<i8").tobytes())
             tokens.write(np.fromiter(chain.from_iterable(rows), dtype, lengths.sum()).tobytes())
             size += int(lengths.sum())
+            unknown += sum(ids.count(tokenizer.unk) for ids in found)
         starts.write(np.array([size], "<i8").tobytes())
         settle(tokens)
         settle(starts)
+    return unknown

@@ -185,6 +185,7 @@ class Kind:
     trainer: Callable[[int], trainers.Trainer]
     smallest: int = len(SPECIALS) + 1
     texts: Callable[[Iterable[str]], Iterator[str]] = _chunks
+    alphabet: bool = False  # a character that no text showed is unknown for ever
 
 
 def _cut_bytes() -> pre_tokenizers.PreTokenizer:
@@ -250,6 +251,7 @@ TOKENIZERS = {
         lambda: pre_tokenizers.Split(Regex(r"\s?\S{1,64}|\s"), "isolated"),
         decoders.Fuse,
         _character_trainer,
+        alphabet=True,
     ),
     "bytes": Kind(
         models.BPE,

@@ -29,12 +29,17 @@ class DecodeOptions(SearchOptions):
             raise InputError("an empty stop string would stop at once")
         if not 0 < self.repetition_penalty < float("inf"):
             raise InputError(f"repetition_penalty is {self.repetition_penalty}, not above 0")
-        one_path = {"stop": bool(self.stop), "repetition_penalty": self.repetition_penalty != 1}
-        for name in [name for name, given in one_path.items() if given]:
+        for name in self.of_one_path:
             if self.beam > 1 and not self.sample:
                 raise InputError(f"{name} is of one path: take beam = 1, or draw")
         if self.sample and self.nbest > 1:
             raise InputError("nbest is of search; to draw several outputs, give several seeds")
+
+    @property
+    def of_one_path(self) -> list[str]:
+        """What was asked for that holds for one path alone: no tree can be grown with it."""
+        given = {"stop": bool(self.stop), "repetition_penalty": self.repetition_penalty != 1}
+        return [name for name in given if given[name]]
 
     def filters(self) -> list[Callable[[Tensor], Tensor]]:
         """What the options do to logits before a token is drawn."""

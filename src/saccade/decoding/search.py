@@ -18,7 +18,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from saccade.blocks.state import Decoder, S
-from saccade.decoding.constraints import NEVER, Constraint, MinimumLength, NoRepeat
+from saccade.decoding.constraints import NEVER, Constraint, MinimumLength, NoRepeat, Preference
 from saccade.decoding.tree import ROOT, BeamNode, BeamTree
 from saccade.decoding.walk import (
     Forbid,
@@ -116,7 +116,8 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The best `options.nbest` hypotheses of each sentence; `state` holds one row a sentence.
 
-    A maximum length counts eos. With a tree, search goes on to its natural end.
+    A maximum length counts eos. With a tree, search goes on to its natural end. Several paths are
+    compared by what the model says of them: a preference is of one, without a tree.
     """
     if options.beam == 1 and tree is None:
         return greedy_search(
@@ -128,6 +129,8 @@ def beam_search(
             options=options,
             constraints=constraints,
         )
+    if any(isinstance(each, Preference) for each in constraints):
+        raise InputError("a preference is of one path: take beam = 1 and no tree")
     token = first_tokens(first, max_lengths, state.rows)
     constraints = options.constraints(eos, constraints)
     beams, forest = _Beams(max_lengths, options), _Forest()

@@ -31,6 +31,20 @@ def spoken(
         yield held
 
 
+def before_stop(
+    decode: Decode, before: Sequence[int], tokens: Sequence[int], stops: Sequence[str]
+) -> int | None:
+    """How many of `tokens` the text up to the first stop string takes; None if there is none."""
+    text, whole = ("".join(spoken(decode, before, tokens, each)) for each in (stops, ()))
+    if text == whole:
+        return None
+    left, ahead = len(text), iter(tokens)
+    pieces = _pieces(decode, list(before), ahead)
+    while left > 0:
+        left -= len(next(pieces))
+    return len(tokens) - len(list(ahead))
+
+
 def first_stop(text: str, stops: Sequence[str]) -> int | None:
     """Where the first stop string begins; None if there is none."""
     found = [place for place in map(text.find, stops) if place >= 0]

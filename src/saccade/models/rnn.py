@@ -14,6 +14,8 @@ from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
 from saccade.blocks.recurrent import Recurrent
 from saccade.models.limits import check_rates, check_sizes
 
+SEGMENT = 256  # tokens of a prefix that are read at once
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RecurrentLMConfig:
@@ -99,9 +101,13 @@ class RecurrentLM(nn.Module):
         device = self.embedding.weight.device
         size = max(map(len, prefix))
         rows = [[*row, *[0] * (size - len(row))] for row in prefix]
-        lengths = torch.tensor([len(row) for row in prefix], device=device)
-        read = self.embedding(torch.tensor(rows, device=device))
-        return RecurrentState(inputs, self.recurrent(read, lengths, state.layers)[1])
+        left = torch.tensor([len(row) for row in prefix], device=device)
+        layers = state.layers
+        for segment in torch.tensor(rows, device=device).split(SEGMENT, dim=1):
+            counts = left.clamp(max=segment.shape[1])  # shorter rows end in an earlier segment
+            left = left - counts
+            layers = self.recurrent(self.embedding(segment), counts, layers)[1]
+        return RecurrentState(inputs, layers)
 
     def step(
         self, token: Int[Tensor, " N"], state: "RecurrentState"

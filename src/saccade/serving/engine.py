@@ -184,13 +184,12 @@ class Engine:
         usual = getattr(self.models[request.run].task, "options", DecodeOptions())
         return request.decoding.options(usual)
 
-    @staticmethod
     def _tree(
-        request: schemas.PredictRequest, answers: Answers, tell: Callable[[str], None] | None
+        self, request: schemas.PredictRequest, answers: Answers, tell: Callable[[str], None] | None
     ) -> BeamTree | None:
         """What a search fills: kept because it was asked for, or to tell how far it is."""
-        decoding = request.decoding
-        one_path = bool(decoding.stop) or decoding.method == "sample" or not answers.searches
+        options = self._options(request)
+        one_path = bool(options.of_one_path) or options.sample or not answers.searches
         if request.tree and one_path:
             raise InputError("this text is made one path at a time: it has no tree")
         if one_path or request.output_ids is not None:

@@ -15,14 +15,15 @@ from saccade.data.batches import plan_eval
 from saccade.data.contexts import Lanes, Rows, Shuffled, TokenBatch, collate_contexts
 from saccade.data.documents import Documents, Passage
 from saccade.data.streams import TokenStream, build_stream, open_stream
-from saccade.data.tokenizers import TOKENIZERS, Tokenizer, train_tokenizer
+from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
 from saccade.decoding.constraints import Banned, Constraint, ForcedPrefix, RepetitionPenalty
 from saccade.decoding.options import DecodeOptions
 from saccade.decoding.sampling import Draw
-from saccade.decoding.search import Hypothesis, beam_search
-from saccade.decoding.texts import spoken, stopping
+from saccade.decoding.search import beam_search
+from saccade.decoding.texts import before_stop, spoken, stopping
 from saccade.decoding.tree import BeamTree
+from saccade.decoding.walk import Hypothesis, hypothesis
 from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch, watched_layers
@@ -31,7 +32,7 @@ from saccade.tasks.next_token import NextToken
 from saccade.tasks.perplexity import Reading
 from saccade.tasks.rereading import looks, reread
 from saccade.tasks.task import Evaluation, Plain, Prediction, Warn
-from saccade.tasks.vocabularies import SENTENCES, find_tokenizers
+from saccade.tasks.vocabularies import find_tokenizers, train_on_texts
 
 ROWS = 64  # prompts continued together
 CONTEXT = 128  # tokens, where neither the task nor the model says
@@ -92,10 +93,10 @@ class Generate:
         """Train or take over the tokenizer, and write it into the run."""
         if config.tokenizer in TOKENIZERS:
             reading = Documents(config.train, config.columns, on_bad_utf8=config.on_bad_utf8)
-            texts = [p.text for number, p in enumerate(reading) if number < SENTENCES]
-            tokenizer = train_tokenizer(
-                config.tokenizer, texts, config.vocab_size, config.lowercase
-            )
+            tokenizer = train_on_texts(
+                (passage.text for passage in reading), config.tokenizer, config.vocab_size,
+                lowercase=config.lowercase,
+            )  # fmt: skip
         else:
             tokenizer, _ = find_tokenizers(config.tokenizer)
         tokenizer.save(folder / FILE)
@@ -125,6 +126,8 @@ class Generate:
         if config.carry and not carries:
             raise InputError("task.carry: this model has no state that could be carried")
         carry = carries if config.carry is None else config.carry
+        if carry and config.stride is not None:
+            raise InputError("stride is of contexts that are not carried: set task.carry=false")
         return dataclasses.replace(config, context=context, carry=carry), settings
 
     @staticmethod
@@ -156,6 +159,11 @@ class Generate:
         stream = build_stream(folder, documents, self.tokenizer, documents.fingerprint())
         if summary := documents.report.summary():  # nothing when the stream was there already
             warn(f"{' '.join(self.config.train)}: {summary}")
+        if stream.unknown:
+            warn(
+                f"{stream.unknown:,} of {len(stream):,} tokens are not in the vocabulary, and "
+                "learned as one: raise task.vocab_size, or take a tokenizer that knows all, as bpe"
+            )
         return stream
 
     def open(self, folder: Path) -> TokenStream | None:
@@ -311,8 +319,8 @@ class Generate:
         numbers: list[int],
         tree: BeamTree | None,
     ) -> list[list[Hypothesis]]:
-        if tree is not None and options.stop:
-            raise InputError("stop is of one path: it grows no tree")
+        if tree is not None and options.of_one_path:
+            raise InputError(f"{options.of_one_path[0]} is of one path: it grows no tree")
         state = model.start(len(prompts), [ids[:-1] for ids in prompts])
         first, eos = [ids[-1] for ids in prompts], self.tokenizer.eos
         limits = [options.max_length(len(ids)) for ids in prompts]
@@ -330,7 +338,21 @@ class Generate:
         found = walk.gather_hypotheses(
             ending, len(prompts), eos=eos, length_penalty=options.length_penalty
         )
-        return [[each] for each in found]
+        return [
+            [self._stopped(ids, each, options)] for ids, each in zip(prompts, found, strict=True)
+        ]
+
+    def _stopped(self, prompt: list[int], whole: Hypothesis, options: DecodeOptions) -> Hypothesis:
+        """Without the tokens that lie behind the beginning of a stop string."""
+        if not options.stop:
+            return whole
+        kept = before_stop(self.tokenizer.decode, prompt, whole.tokens, options.stop)
+        if kept is None:
+            return whole
+        return hypothesis(
+            whole.tokens[:kept], whole.token_log_probs[:kept], whole.path[:kept],
+            eos=self.tokenizer.eos, length_penalty=options.length_penalty,
+        )  # fmt: skip
 
     def _choose(self, options: DecodeOptions, numbers: list[int]) -> walk.Choose:
         if not options.sample:

@@ -7,7 +7,7 @@ units of the same rows, whatever the number of workers, so the result is the sam
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from saccade.data.documents import Passage
 from saccade.data.streams import framed
 from saccade.data.tokenizers import Tokenizer
+from saccade.errors import InputError
 from saccade.tasks.metrics import Metric
 from saccade.tasks.task import Evaluation, Plain
 from saccade.version import __version__
@@ -33,10 +34,12 @@ class Reading:
     context: int  # tokens at a time
     stride: int  # tokens from one context to the next
     carry: bool  # a state goes on from context to context, and they lie side by side
+    memory: int | None = None  # tokens that a carried state holds; None: it is not counted in any
 
     def __str__(self) -> str:
         moved = "carried:yes" if self.carry else f"stride:{self.stride}|carried:no"
-        return f"context:{self.context}|{moved}"
+        held = f"|memory:{self.memory}" if self.carry and self.memory is not None else ""
+        return f"context:{self.context}|{moved}{held}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ def units(
 ) -> list[Plain]:
     """The work: rows by the number of their tokens, some together."""
     rows = [row for text in _texts(passages, tokenizer, ends=ends) for row in _rows(text, reading)]
+    if not rows:
+        raise InputError("the text has no token to score: the tokenizer leaves all of it out")
     most = CARRIED_TOKENS if reading.carry else TOKENS
     parts: list[list[Row]] = []
     for row in sorted(rows, key=lambda row: -len(row.ids)):
@@ -87,6 +92,8 @@ def _texts(
 def _rows(text: tuple[list[int], list[tuple[int, int]]], reading: Reading) -> Iterator[Row]:
     """The contexts of a text; whole if a state is carried. A shorter last one counts like any."""
     ids, owners = text
+    if len(ids) < 2:  # the begin alone
+        return
     if reading.carry:
         yield Row(ids, [each for each in owners if each[1]])
         return
@@ -104,12 +111,17 @@ def _rows(text: tuple[list[int], list[tuple[int, int]]], reading: Reading) -> It
             left[0][1] -= taken
             if not left[0][1]:
                 left.pop(0)
-        yield Row(ids[max(0, end - 1 - reading.context) : end], mine)
+        # Side by side they share nothing, a short last one too; sliding, each looks back fully.
+        sliding = reading.stride < reading.context
+        yield Row(ids[max(0, end - 1 - reading.context) if sliding else begin - 1 : end], mine)
 
 
 @torch.no_grad()
 def measure(model: Any, unit: Plain, reading: Reading, unknown: int) -> Plain:
-    """Nats by passage, from the rows of a unit: [passage, nats, tokens, of them unknown]."""
+    """Nats by passage, from the rows of a unit: [passage, nats, tokens, of them unknown].
+
+    And the memory of the model, which may be another than in training.
+    """
     measures = []
     for row, values in _read(model, unit, reading):
         place = len(row.ids) - row.scored
@@ -118,7 +130,7 @@ def measure(model: Any, unit: Plain, reading: Reading, unknown: int) -> Plain:
             strange = sum(each == unknown for each in row.ids[place : place + count])
             measures.append([number, total if math.isfinite(total) else None, count, strange])
             place += count
-    return measures
+    return {"memory": getattr(model, "memory", None), "passages": measures}
 
 
 @torch.no_grad()
@@ -173,7 +185,7 @@ def score(
     """Loss a token, perplexity a word, bits a character; and the same by passage."""
     nats, tokens, unknown = ([0.0] * len(passages), [0] * len(passages), 0)
     for unit in measures:
-        for number, total, count, strange in unit:
+        for number, total, count, strange in unit["passages"]:
             nats[number] += math.inf if total is None else total
             tokens[number] += count
             unknown += strange
@@ -182,8 +194,12 @@ def score(
         "words": sum(len(passage.text.split()) for passage in passages),
         "characters": sum(len(passage.text) for passage in passages),
     }
-    exact = all(tokenizer.decode(tokenizer.encode(p.text)) == p.text for p in passages[:100])
-    how = f"{reading}|version:{__version__}" if exact else f"{reading}|lossy|version:{__version__}"
+    exact = not unknown and all(
+        tokenizer.decode(tokenizer.encode(p.text)) == p.text for p in passages[:100]
+    )
+    (memory,) = {unit["memory"] for unit in measures}
+    read = replace(reading, memory=memory)
+    how = f"{read}|version:{__version__}" if exact else f"{read}|lossy|version:{__version__}"
     # fsum: the same whatever the order.
     metrics = language_metrics(math.fsum(nats), counts, how)
     examples = [

@@ -1,14 +1,14 @@
-"""The tokenizers of a task with two sides: one for both, or one each; trained, or found."""
+"""The tokenizers of a task: one for all texts, for both sides, or one each; trained, or found."""
 
 from collections.abc import Iterable
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 
 from saccade.data.readers import ParallelText
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer, train_tokenizer
 from saccade.errors import InputError
 
-SENTENCES = 100_000  # pairs a tokenizer is trained on, at most: more change nothing but the time
+SENTENCES = 100_000  # pairs or texts a tokenizer learns from: more change little but the time
 
 
 def tokenizer_files(joint: bool) -> list[str]:
@@ -26,6 +26,20 @@ def train_tokenizers(
         sides = [chain(*sides)]
     found = [train_tokenizer(kind, side, vocab_size, lowercase) for side in sides]
     return found[0], found[-1]
+
+
+def train_on_texts(
+    texts: Iterable[str], kind: str, vocab_size: int, *, lowercase: bool
+) -> Tokenizer:
+    """For one side: from the first texts, and where an alphabet is learned, from that of all."""
+    rest = iter(texts)
+    found = list(islice(rest, SENTENCES))
+    known = set().union(*found) if TOKENIZERS[kind].alphabet else None
+    # As above, all are read; what is new in a text counts once for it.
+    for text in rest:
+        if known is not None and not known.issuperset(text):
+            found.append("".join(sorted({*text} - known)))
+    return train_tokenizer(kind, found, vocab_size, lowercase)
 
 
 def _some(text: ParallelText, most: int) -> Iterable[tuple[str, str]]:
