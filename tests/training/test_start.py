@@ -167,14 +167,19 @@ def test_more_steps_lengthen_a_finished_run(tmp_path: Path, config: dict[str, An
     assert "finished" in warnings[0]
 
 
-def test_a_lengthened_run_that_dies_is_not_finished(tmp_path: Path, config: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("dies", "again"), [(7, [7, 8, 9, 10, 11, 12]), (11, [11, 12])])
+def test_a_lengthened_run_that_dies_is_not_finished(
+    tmp_path: Path, config: dict[str, Any], dies: int, again: list[int]
+) -> None:
     run, _ = train(config, tmp_path / "run")
     longer = override(config, ["train.steps=12"])
     with pytest.raises(Killed):
-        train(longer, run.path, resume=True, update=die_at(11))
+        train(longer, run.path, resume=True, update=die_at(dies))  # 7: before it saves anything
     seen: list[int] = []
     train(longer, run.path, resume=True, update=lambda _, update: seen.append(update.step))
-    assert seen == [11, 12]
+    assert seen == again
+    _, warnings = train(longer, run.path, resume=True)
+    assert "finished" in warnings[0]
 
 
 def test_a_lengthened_run_is_evaluated_on_its_way(tmp_path: Path, files: list[str]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from saccade.config import merge, unbuild
+from saccade.config import merge
 from saccade.errors import InputError
 from saccade.training import checkpoint
 from saccade.training.checkpoint import load_tensors
@@ -29,7 +29,7 @@ from saccade.training.settings import (
     resolve,
 )
 from saccade.training.team import Team, gather_team
-from saccade.training.trainer import Events, Trainer
+from saccade.training.trainer import Events, Standing, Trainer
 
 FEW = 10  # steps, in which no second process would be started before they are over
 DROPOUTS = ("dropout", "attention_dropout", "ffn_dropout")  # of a model: not of its shape
@@ -325,10 +325,6 @@ def _finished(run: Run, settings: Settings, start: Start) -> bool:
     found = checkpoint.load_latest(run.checkpoints, lambda _: None)
     if found is None or not found.state["finished"]:
         return False
-    before = unbuild(run.settings(allow_code=start.allow_code).train)
-    after = unbuild(settings.train)
-    longer = [
-        name for name in ("steps", "minutes", "patience")
-        if (after.get(name) or 0) > (before.get(name) or 0)
-    ]  # fmt: skip
-    return not longer
+    # Not by its config, where a start that died may have written more; old ones have no other.
+    ended = Standing(**found.state).budget or run.settings(allow_code=start.allow_code).train.budget
+    return all(value <= ended.get(name, 0) for name, value in settings.train.budget.items())

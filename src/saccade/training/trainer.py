@@ -48,6 +48,7 @@ class Standing:
     averaged: list[int] = field(default_factory=list)  # steps of the checkpoints to average
     values: dict[str, float] = field(default_factory=dict)  # the merit of each of those on dev
     finished: bool = False
+    budget: dict[str, float] = field(default_factory=dict)  # it finished with
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,7 +356,7 @@ class Trainer:
         elif standing.best is None:
             self._write_model(self._chosen(), last)  # what it scored was no number
         self.crew.run.write_text("README.md", model_card(self))
-        standing.finished = True
+        standing.finished, standing.budget = True, self.config.budget
         self.save()  # last: a run that says it is finished lacks nothing
         self.events.finish(self)
 
