@@ -143,14 +143,64 @@ def test_a_dev_set_of_blank_lines_is_refused(tmp_path: Path, config: dict[str, A
 def test_a_start_killed_while_preparing_is_begun_anew(
     tmp_path: Path, config: dict[str, Any]
 ) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "elsewhere")  # it stays one
     run = Run(tmp_path / "run")
-    run.prepare()
-    (run.path / "tokenizer.json").write_text("half a tok")
-    (run.path / "tokens").mkdir()
+    with run.locked():
+        run.prepare()
+        (run.path / "tokenizer.json").write_text("half a tok")
+        (run.path / "tokens").mkdir()
     again, _ = train(config, run.path)
+    assert run.path.is_symlink()
     whole, _ = train(config, tmp_path / "whole")
     assert again.weights.read_bytes() == whole.weights.read_bytes()
     assert not (run.path / MARK).exists()
+
+
+# --- one at a time -----------------------------------------------------------------------------
+
+
+def test_a_run_that_trains_is_left_alone_by_others(tmp_path: Path, config: dict[str, Any]) -> None:
+    refused: list[bool] = []
+
+    def intrude(*_: Any) -> None:
+        before = everything(tmp_path / "run")
+        with pytest.raises(InputError, match="another process is training"):
+            train(override(config, ["train.steps=9"]), tmp_path / "run", resume=True)
+        refused.append(everything(tmp_path / "run") == before)
+
+    run, _ = train(config, tmp_path / "run", update=intrude)
+    assert refused == [True] * 6
+    assert run.config()["train"]["steps"] == 6
+    train(override(config, ["train.steps=7"]), run.path, resume=True)  # now it may
+
+
+def test_a_run_that_is_being_prepared_is_left_alone_by_others(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare, refused = Translate.prepare, []
+
+    def intruded(settings: Any, folder: Path) -> Any:
+        task = prepare(settings, folder)
+        before = everything(folder)
+        with pytest.raises(InputError, match="another process is training"):
+            train(config, folder, resume=True)
+        refused.append(everything(folder) == before)
+        return task
+
+    monkeypatch.setattr(Translate, "prepare", intruded)
+    train(config, tmp_path / "deep" / "run")
+    assert refused == [True]
+
+
+def test_what_blocks_in_training_is_not_taken_for_the_lock(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    def blocked(*_: Any) -> None:
+        raise BlockingIOError("a pipe is full")
+
+    with pytest.raises(BlockingIOError, match="a pipe is full"):
+        train(config, tmp_path / "run", update=blocked)
 
 
 # --- continuing --------------------------------------------------------------------------------

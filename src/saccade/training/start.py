@@ -56,21 +56,38 @@ def train_run(
     if start.init is not None:
         settings = _like(settings, config, Run(Path(start.init)), start)
     run = Run(out)
-    if run.exists:
-        settings = _continued(run, settings, start)
-        if _finished(run, settings, start):
+    with run.locked():
+        begun = _begun(run, settings, start, events)
+        if begun is None:
             events.warn(f"{out} is finished; nothing to do")
             return run
-        task = settings.task_class.load(settings.task, run.path)
-        if start.accept_changes:
-            _check_fits(run, settings, task)
-        _check_data(run, task, start, events)
-        run.begin(settings)
-    else:
-        settings, task = _prepared(run, settings, start, events)
-    _check_environment(run, settings, events)
-    torch.set_num_threads(settings.train.threads or 1)
+        _check_environment(run, begun[0], events)
+        _train(run, *begun, start, events, started_at)
+    return run
 
+
+def _begun(
+    run: Run, settings: Settings, start: Start, events: Events
+) -> tuple[Settings, Any] | None:
+    """Settings and task of a run that is there now, as it was or as it was made; None: finished."""
+    if not run.exists:
+        return _prepared(run, settings, start, events)
+    settings = _continued(run, settings, start)
+    if _finished(run, settings, start):
+        return None
+    task = settings.task_class.load(settings.task, run.path)
+    if start.accept_changes:
+        _check_fits(run, settings, task)
+    _check_data(run, task, start, events)
+    run.begin(settings)
+    return settings, task
+
+
+def _train(
+    run: Run, settings: Settings, task: Any, start: Start, events: Events, started_at: float
+) -> None:
+    """Gather a team, go on from where the run stands, and train to the end."""
+    torch.set_num_threads(settings.train.threads or 1)
     teams: list[Team] = []
 
     def team(module: nn.Module) -> Team:
@@ -78,26 +95,24 @@ def train_run(
         ranks = train.processes or 1
         floats = Weights.floats(module, train.optimizer, ranks, ema=train.ema is not None)
         code = "1" if start.allow_code else "0"
-        teams.append(gather_team(ranks, floats, ["saccade.training.worker", str(out), code]))
+        teams.append(gather_team(ranks, floats, ["saccade.training.worker", str(run.path), code]))
         return teams[0]
 
     try:
-        with run.locked():
-            counting = counts(settings.model_class)
-            crew = (
-                assemble_counting(run, settings, task, events.warn)
-                if counting
-                else assemble(run, settings, task, team, events.warn)
-            )
-            trainer = Trainer(crew, events, started_at)
-            _take_up(trainer, start, events)
-            crew.team.exchange([trainer.standing.step + 1, trainer.standing.refused])
-            trainer.train()
-            call(crew.learner, Command.STOP)
+        counting = counts(settings.model_class)
+        crew = (
+            assemble_counting(run, settings, task, events.warn)
+            if counting
+            else assemble(run, settings, task, team, events.warn)
+        )
+        trainer = Trainer(crew, events, started_at)
+        _take_up(trainer, start, events)
+        crew.team.exchange([trainer.standing.step + 1, trainer.standing.refused])
+        trainer.train()
+        call(crew.learner, Command.STOP)
     finally:
         for each in teams:
             each.disband()
-    return run
 
 
 def _take_up(trainer: Trainer, start: Start, events: Events) -> None:
