@@ -156,7 +156,7 @@ class Trainer:
                 f"out of memory in update {self.standing.step + 1}, a batch of up to "
                 f"{self.config.batch_tokens} target positions; raise train.accumulate "
                 f"(now {self.config.accumulate}, same result in smaller pieces) or lower "
-                "train.batch_tokens, then repeat with --resume"
+                "train.batch_tokens, then repeat with --resume --accept-changes"
             ) from None
 
     def _account(self, update: Update) -> None:
@@ -175,7 +175,8 @@ class Trainer:
         if standing.refused_in_a_row >= REFUSED_IN_A_ROW:
             raise TrainingError(
                 f"{REFUSED_IN_A_ROW} updates in a row had a loss or gradient that is not finite; "
-                "lower train.peak_rate, or look at the batch named above"
+                "lower train.peak_rate and repeat with --resume --accept-changes, or look at the "
+                "batch named above"
             )
         if update.step % 10 == 0 and update.applied:
             line = {
