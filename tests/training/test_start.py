@@ -19,7 +19,7 @@ from saccade.blocks.norms import LayerNorm
 from saccade.config import merge, override
 from saccade.errors import InputError
 from saccade.tasks.translate import Translate
-from saccade.training import machine
+from saccade.training import machine, start
 from saccade.training.checkpoint import load_tensors, steps
 from saccade.training.run import MARK, Run
 from saccade.training.settings import MAY_CHANGE
@@ -269,7 +269,35 @@ def test_what_may_change_may_change(tmp_path: Path, config: dict[str, Any]) -> N
     assert run.config()["train"] == {**run.config()["train"], **values}
     assert any("threads was 1" in warning and "not the same to the bit" in warning
                for warning in warnings)  # fmt: skip
-    torch.set_num_threads(1)
+
+
+@pytest.mark.serial
+def test_processes_are_those_of_the_run_unless_others_are_asked_for(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "src"))
+    monkeypatch.setattr(start, "processes_that_pay", lambda *_: 2)  # here and now
+    monkeypatch.setattr(start, "cores", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)  # two wait for each other
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))
+    before = everything(tmp_path / "run")
+    with pytest.raises(InputError, match=r"train\.processes was 1, is 2"):
+        train(override(config, ["train.processes=2"]), tmp_path / "run", resume=True)
+    assert everything(tmp_path / "run") == before
+    unsaid = override(config, ["train.steps=20"])
+    del unsaid["train"]["processes"], unsaid["train"]["threads"]
+    with pytest.raises(Killed):
+        train(unsaid, tmp_path / "run", resume=True, update=die_at(9))
+    written = Run(tmp_path / "run").config()["train"]
+    assert (written["processes"], written["threads"]) == (1, 2)
+    several = override(config, ["train.steps=10", "train.processes=2"])
+    sizes: list[int] = []
+    train(
+        several, tmp_path / "run", resume=True, accept_changes=True,
+        update=lambda trainer, _: sizes.append(trainer.crew.team.size),
+    )  # fmt: skip
+    assert set(sizes) == {2}
 
 
 @pytest.mark.parametrize(
@@ -509,7 +537,18 @@ def test_what_the_machine_decides_is_written_down(tmp_path: Path, files: list[st
     written = run.config()["train"]
     assert written["processes"] == 1  # 200 tokens a batch are not worth a second
     assert written["threads"] == machine.cores()
-    torch.set_num_threads(1)
+
+
+def test_threads_are_given_back(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    monkeypatch.setattr(torch, "set_num_threads", calls.append)
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(2))
+    train(config, tmp_path / "run", resume=True)
+    assert calls == [1, 7, 1, 7]
 
 
 def test_processes_that_pay() -> None:

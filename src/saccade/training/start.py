@@ -52,7 +52,7 @@ def train_run(
 ) -> Run:
     """Train what the config says, into `out`; with resume, continue what is there."""
     started_at = time.monotonic() if start.started_at is None else start.started_at
-    settings = _decided(resolve(config, allow_code=start.allow_code))
+    settings = resolve(config, allow_code=start.allow_code)
     if start.init is not None:
         settings = _like(settings, config, Run(Path(start.init)), start)
     run = Run(out)
@@ -71,7 +71,7 @@ def _begun(
 ) -> tuple[Settings, Any] | None:
     """Settings and task of a run that is there now, as it was or as it was made; None: finished."""
     if not run.exists:
-        return _prepared(run, settings, start, events)
+        return _prepared(run, _decided(settings), start, events)
     settings = _continued(run, settings, start)
     if _finished(run, settings, start):
         return None
@@ -87,8 +87,8 @@ def _train(
     run: Run, settings: Settings, task: Any, start: Start, events: Events, started_at: float
 ) -> None:
     """Gather a team, go on from where the run stands, and train to the end."""
+    threads, teams = torch.get_num_threads(), list[Team]()
     torch.set_num_threads(settings.train.threads or 1)
-    teams: list[Team] = []
 
     def team(module: nn.Module) -> Team:
         train = settings.train
@@ -113,6 +113,7 @@ def _train(
     finally:
         for each in teams:
             each.disband()
+        torch.set_num_threads(threads)
 
 
 def _take_up(trainer: Trainer, start: Start, events: Events) -> None:
@@ -271,11 +272,11 @@ def _continued(run: Run, settings: Settings, start: Start) -> Settings:
         raise InputError(
             f"{run.path} holds a run already; add --resume to continue it, or choose another --out"
         )
-    settings = dataclasses.replace(
-        settings,
-        train=dataclasses.replace(settings.train, processes=theirs.train.processes),
-        task=settings.task_class.resumed(settings.task, theirs.task),
-    )
+    train = settings.train
+    if train.processes is None:  # what the machine decided then holds on
+        train = dataclasses.replace(train, processes=theirs.train.processes)
+    task = settings.task_class.resumed(settings.task, theirs.task)
+    settings = _decided(dataclasses.replace(settings, train=train, task=task))
     old, new = theirs.plain(), settings.plain()
     for name in MAY_CHANGE:
         old["train"].pop(name, None)
