@@ -19,7 +19,7 @@ from saccade.blocks.norms import LayerNorm
 from saccade.config import merge, override
 from saccade.errors import InputError
 from saccade.tasks.translate import Translate
-from saccade.training import machine, start
+from saccade.training import machine, start, trainer
 from saccade.training.checkpoint import load_tensors, steps
 from saccade.training.run import MARK, Run
 from saccade.training.settings import MAY_CHANGE
@@ -321,6 +321,31 @@ def test_accepted_changes_fit_or_are_refused(
     assert everything(tmp_path / "run") == before
 
 
+def test_an_average_of_the_best_may_be_asked_for_later(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    config = override(config, ["train.average=2"])
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))  # at 2 it saved and did not evaluate
+    changed = override(config, ["train.average_of=best"])
+    run, _ = train(changed, tmp_path / "run", resume=True, accept_changes=True)
+    assert steps(run.checkpoints)[-1] == 6
+
+
+def test_an_average_of_a_run_that_patience_ends_is_the_same_after_a_kill(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sets = ["train.patience=1", "train.average=2", "train.schedule=constant"]
+    config = override(config, sets)
+    del config["train"]["steps"], config["train"]["save_every"]
+    whole, _ = train(config, tmp_path / "whole")
+    monkeypatch.setattr(trainer, "SAVE_SECONDS", 0.0)  # as on a slow machine
+    with pytest.raises(Killed):
+        train(config, tmp_path / "cut", update=die_at(5))
+    cut, _ = train(config, tmp_path / "cut", resume=True)
+    assert cut.weights.read_bytes() == whole.weights.read_bytes()
+
+
 def test_another_corpus_is_refused_until_accepted_and_then_learned_from(tmp_path: Path) -> None:
     files, dev = write_corpus(tmp_path), write_corpus(tmp_path, "dev", 8)
     config = tiny(files, {"task": {"dev": dev}}, DEV)
@@ -555,6 +580,21 @@ def test_processes_that_pay() -> None:
     assert machine.processes_that_pay("cpu", 100, compiled=False) == 1
     assert machine.processes_that_pay("cpu", 10**6, compiled=False) == machine.cores()
     assert machine.processes_that_pay("cpu", 10**6, compiled=True) == 1
+
+
+@pytest.mark.parametrize(("processor", "system"), [("arm64", "darwin"), ("AMD64", "win32")])
+def test_where_memory_is_not_shared_safely_there_is_one_process(
+    tmp_path: Path,
+    files: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    processor: str,
+    system: str,
+) -> None:
+    monkeypatch.setattr(machine.platform, "machine", lambda: processor)
+    monkeypatch.setattr(machine.sys, "platform", system)
+    assert machine.processes_that_pay("cpu", 10**6, compiled=False) == 1
+    with pytest.raises(InputError, match=r"train\.processes = 2 cannot share memory"):
+        train(override(tiny(files), ["train.processes=2"]), tmp_path / "run")
 
 
 def test_unset_budget_is_a_default_of_minutes(tmp_path: Path, files: list[str]) -> None:

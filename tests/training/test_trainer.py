@@ -131,6 +131,18 @@ def test_the_newest_are_kept(learn: Learn) -> None:
     assert steps(run.checkpoints) == [5, 6, 7]
 
 
+def test_rotation_spares_the_best(
+    learn: Learn, dev: list[str], scores: Callable[..., None]
+) -> None:
+    scores(5.0, 1.0, 4.0, 3.0)
+    run = learn(
+        f"task.dev={dev}", "train.steps=12", "train.eval_every=3", "train.save_every=5",
+        "train.keep=2",
+    )  # fmt: skip
+    assert steps(run.checkpoints) == [3, 10, 12]  # 3 was saved for its score alone
+    assert close(load_tensors(run.weights), weights_at(run, 3))
+
+
 # --- averages ----------------------------------------------------------------------------------
 
 

@@ -18,7 +18,7 @@ from saccade.training.checkpoint import load_tensors
 from saccade.training.counting import assemble_counting, counts
 from saccade.training.crew import assemble, refuse_batch_statistics
 from saccade.training.loop import Command, Weights, call
-from saccade.training.machine import cores, device_of, processes_that_pay
+from saccade.training.machine import can_share_memory, cores, device_of, processes_that_pay
 from saccade.training.optim import MOMENTS
 from saccade.training.run import Run, build_module, environment, named_weights
 from saccade.training.settings import (
@@ -170,6 +170,11 @@ def _refuse_contradictions(settings: Settings) -> None:
     if train.patience is not None and (train.eval_every is None or not settings.task.dev):
         raise InputError("train.patience counts evaluations: set train.eval_every and task.dev")
     several, device = (train.processes or 1) > 1, device_of(train.device)
+    if several and not can_share_memory():
+        raise InputError(
+            f"train.processes = {train.processes} cannot share memory safely on this machine: set "
+            "it to 1 (on --resume add --accept-changes)"
+        )
     if several and device.type != "cpu":
         raise InputError(
             f"train.processes = {train.processes} share memory of the CPU: set it to 1"
@@ -200,8 +205,10 @@ def _decided(settings: Settings) -> Settings:
         train = dataclasses.replace(train, processes=paying)
     if train.threads is None:
         train = dataclasses.replace(train, threads=cores() if train.processes == 1 else 1)
-    if train.average > 1 and train.steps is not None and train.save_every is None:
-        spacing = max(1, train.steps // (4 * train.average))
+    if train.average > 1 and train.save_every is None:  # by the clock only what ends by the clock
+        spacing = train.eval_every if train.minutes is None else None
+        if train.steps is not None:
+            spacing = max(1, train.steps // (4 * train.average))
         train = dataclasses.replace(train, save_every=spacing)
     return dataclasses.replace(settings, train=train)
 

@@ -121,7 +121,8 @@ class Trainer:
                 if self._evaluation_due():
                     self._evaluate()
                 due, stopping = self._saving_due(), self.signal
-                saved = self.save(averaged=due) if due or stopping else False
+                best = self.standing.step == self.standing.best_step
+                saved = self.save(averaged=due) if due or best or stopping else False
                 if stopping:
                     raise self._stopped(saved=saved)
             self._finish()
@@ -285,7 +286,7 @@ class Trainer:
     def save(self, *, averaged: bool = True) -> bool:
         """A checkpoint, if it can be; a full disk is told, and the one before is kept.
 
-        One that only an interruption caused is not averaged: without it there would be none.
+        One that only an interruption or a best score caused is not averaged: those are spaced evenly.
         """
         call(self.crew.learner, Command.MEET)  # the other ranks may still be updating their part
         self.standing.seconds = self.seconds
@@ -305,7 +306,7 @@ class Trainer:
             folder = self.crew.run.checkpoints
             checkpoint.save(folder, Checkpoint(self.standing.step, tensors, state))
             self.saved_step = self.standing.step
-            checkpoint.prune(folder, keep, self.standing.averaged)
+            checkpoint.prune(folder, keep, [*self.standing.averaged, self.standing.best_step])
         except TrainingError as error:
             self.standing.averaged = [s for s in self.standing.averaged if s != self.standing.step]
             self.events.warn(f"no checkpoint at step {self.standing.step}: {error}")
@@ -319,9 +320,9 @@ class Trainer:
         if self.config.average_of == "last":
             standing.averaged = [*candidates, standing.step][-self.config.average :]
             return
-        if str(standing.step) in standing.values:
-            candidates.append(standing.step)
-        best = sorted(candidates, key=lambda step: -standing.values[str(step)])
+        # Those of a run that was to average the last until now need not have been evaluated.
+        scored = [step for step in [*candidates, standing.step] if str(step) in standing.values]
+        best = sorted(scored, key=lambda step: -standing.values[str(step)])
         standing.averaged = sorted(best[: self.config.average])
         standing.values = {str(step): standing.values[str(step)] for step in standing.averaged}
 
