@@ -150,3 +150,11 @@ for name in ("sinusoidal", "learned"):
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+
+
+@pytest.mark.parametrize("name", sorted(POSITIONS.keys() - {"learned"}))
+def test_a_formula_begins_small_whatever_the_limit(name):
+    table = POSITIONS[name](4, 1 << 40)
+    assert table.first(3).shape == (3, 4)
+    assert len(table.table) <= 512
+    assert table.first(700).shape == (700, 4)

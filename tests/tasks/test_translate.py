@@ -160,6 +160,19 @@ def test_pairs_left_out_are_counted_against_all(tmp_path: Path) -> None:
     assert "of 4 pairs, dropped: 3 longer than task.max_length (task.max_length is 8" in told[0]
 
 
+def test_pairs_longer_than_learned_positions_are_dropped(tmp_path: Path) -> None:
+    texts = [["a" * 7, "b"], ["a", "b" * 7], ["a" * 8, "b"], ["a", "b" * 8]]
+    for side, lines in zip(("source", "target"), zip(*texts, strict=True), strict=True):
+        (tmp_path / side).write_text("".join(line + "\n" for line in lines))
+    files = [str(tmp_path / "source"), str(tmp_path / "target")]
+    config = override(tiny(files), ["model.position=learned", "model.limit=8"])
+    run, told = train(config, tmp_path / "run")  # eight positions: seven letters and an end
+    assert "of 4 pairs, dropped: 2 longer than task.max_length (task.max_length is 7" in told[0]
+    assert run.settings().task.max_length == 7
+    endless = override(config, ["model.position=sinusoidal"])
+    assert not train(endless, tmp_path / "endless")[1]
+
+
 # --- predicting --------------------------------------------------------------------------------
 
 

@@ -19,7 +19,7 @@ from saccade.blocks.norms import LayerNorm
 from saccade.config import merge, override
 from saccade.errors import InputError
 from saccade.tasks.translate import Translate
-from saccade.training import machine
+from saccade.training import machine, start, trainer
 from saccade.training.checkpoint import load_tensors, steps
 from saccade.training.run import MARK, Run
 from saccade.training.settings import MAY_CHANGE
@@ -143,14 +143,64 @@ def test_a_dev_set_of_blank_lines_is_refused(tmp_path: Path, config: dict[str, A
 def test_a_start_killed_while_preparing_is_begun_anew(
     tmp_path: Path, config: dict[str, Any]
 ) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run").symlink_to(tmp_path / "elsewhere")  # it stays one
     run = Run(tmp_path / "run")
-    run.prepare()
-    (run.path / "tokenizer.json").write_text("half a tok")
-    (run.path / "tokens").mkdir()
+    with run.locked():
+        run.prepare()
+        (run.path / "tokenizer.json").write_text("half a tok")
+        (run.path / "tokens").mkdir()
     again, _ = train(config, run.path)
+    assert run.path.is_symlink()
     whole, _ = train(config, tmp_path / "whole")
     assert again.weights.read_bytes() == whole.weights.read_bytes()
     assert not (run.path / MARK).exists()
+
+
+# --- one at a time -----------------------------------------------------------------------------
+
+
+def test_a_run_that_trains_is_left_alone_by_others(tmp_path: Path, config: dict[str, Any]) -> None:
+    refused: list[bool] = []
+
+    def intrude(*_: Any) -> None:
+        before = everything(tmp_path / "run")
+        with pytest.raises(InputError, match="another process is training"):
+            train(override(config, ["train.steps=9"]), tmp_path / "run", resume=True)
+        refused.append(everything(tmp_path / "run") == before)
+
+    run, _ = train(config, tmp_path / "run", update=intrude)
+    assert refused == [True] * 6
+    assert run.config()["train"]["steps"] == 6
+    train(override(config, ["train.steps=7"]), run.path, resume=True)  # now it may
+
+
+def test_a_run_that_is_being_prepared_is_left_alone_by_others(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare, refused = Translate.prepare, []
+
+    def intruded(settings: Any, folder: Path) -> Any:
+        task = prepare(settings, folder)
+        before = everything(folder)
+        with pytest.raises(InputError, match="another process is training"):
+            train(config, folder, resume=True)
+        refused.append(everything(folder) == before)
+        return task
+
+    monkeypatch.setattr(Translate, "prepare", intruded)
+    train(config, tmp_path / "deep" / "run")
+    assert refused == [True]
+
+
+def test_what_blocks_in_training_is_not_taken_for_the_lock(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    def blocked(*_: Any) -> None:
+        raise BlockingIOError("a pipe is full")
+
+    with pytest.raises(BlockingIOError, match="a pipe is full"):
+        train(config, tmp_path / "run", update=blocked)
 
 
 # --- continuing --------------------------------------------------------------------------------
@@ -167,14 +217,19 @@ def test_more_steps_lengthen_a_finished_run(tmp_path: Path, config: dict[str, An
     assert "finished" in warnings[0]
 
 
-def test_a_lengthened_run_that_dies_is_not_finished(tmp_path: Path, config: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("dies", "again"), [(7, [7, 8, 9, 10, 11, 12]), (11, [11, 12])])
+def test_a_lengthened_run_that_dies_is_not_finished(
+    tmp_path: Path, config: dict[str, Any], dies: int, again: list[int]
+) -> None:
     run, _ = train(config, tmp_path / "run")
     longer = override(config, ["train.steps=12"])
     with pytest.raises(Killed):
-        train(longer, run.path, resume=True, update=die_at(11))
+        train(longer, run.path, resume=True, update=die_at(dies))  # 7: before it saves anything
     seen: list[int] = []
     train(longer, run.path, resume=True, update=lambda _, update: seen.append(update.step))
-    assert seen == [11, 12]
+    assert seen == again
+    _, warnings = train(longer, run.path, resume=True)
+    assert "finished" in warnings[0]
 
 
 def test_a_lengthened_run_is_evaluated_on_its_way(tmp_path: Path, files: list[str]) -> None:
@@ -214,7 +269,35 @@ def test_what_may_change_may_change(tmp_path: Path, config: dict[str, Any]) -> N
     assert run.config()["train"] == {**run.config()["train"], **values}
     assert any("threads was 1" in warning and "not the same to the bit" in warning
                for warning in warnings)  # fmt: skip
-    torch.set_num_threads(1)
+
+
+@pytest.mark.serial
+def test_processes_are_those_of_the_run_unless_others_are_asked_for(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "src"))
+    monkeypatch.setattr(start, "processes_that_pay", lambda *_: 2)  # here and now
+    monkeypatch.setattr(start, "cores", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)  # two wait for each other
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))
+    before = everything(tmp_path / "run")
+    with pytest.raises(InputError, match=r"train\.processes was 1, is 2"):
+        train(override(config, ["train.processes=2"]), tmp_path / "run", resume=True)
+    assert everything(tmp_path / "run") == before
+    unsaid = override(config, ["train.steps=20"])
+    del unsaid["train"]["processes"], unsaid["train"]["threads"]
+    with pytest.raises(Killed):
+        train(unsaid, tmp_path / "run", resume=True, update=die_at(9))
+    written = Run(tmp_path / "run").config()["train"]
+    assert (written["processes"], written["threads"]) == (1, 2)
+    several = override(config, ["train.steps=10", "train.processes=2"])
+    sizes: list[int] = []
+    train(
+        several, tmp_path / "run", resume=True, accept_changes=True,
+        update=lambda trainer, _: sizes.append(trainer.crew.team.size),
+    )  # fmt: skip
+    assert set(sizes) == {2}
 
 
 @pytest.mark.parametrize(
@@ -236,6 +319,31 @@ def test_accepted_changes_fit_or_are_refused(
     with pytest.raises(InputError, match="does not fit"):
         train(changed, tmp_path / "run", resume=True, accept_changes=True)
     assert everything(tmp_path / "run") == before
+
+
+def test_an_average_of_the_best_may_be_asked_for_later(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    config = override(config, ["train.average=2"])
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))  # at 2 it saved and did not evaluate
+    changed = override(config, ["train.average_of=best"])
+    run, _ = train(changed, tmp_path / "run", resume=True, accept_changes=True)
+    assert steps(run.checkpoints)[-1] == 6
+
+
+def test_an_average_of_a_run_that_patience_ends_is_the_same_after_a_kill(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sets = ["train.patience=1", "train.average=2", "train.schedule=constant"]
+    config = override(config, sets)
+    del config["train"]["steps"], config["train"]["save_every"]
+    whole, _ = train(config, tmp_path / "whole")
+    monkeypatch.setattr(trainer, "SAVE_SECONDS", 0.0)  # as on a slow machine
+    with pytest.raises(Killed):
+        train(config, tmp_path / "cut", update=die_at(5))
+    cut, _ = train(config, tmp_path / "cut", resume=True)
+    assert cut.weights.read_bytes() == whole.weights.read_bytes()
 
 
 def test_another_corpus_is_refused_until_accepted_and_then_learned_from(tmp_path: Path) -> None:
@@ -454,13 +562,39 @@ def test_what_the_machine_decides_is_written_down(tmp_path: Path, files: list[st
     written = run.config()["train"]
     assert written["processes"] == 1  # 200 tokens a batch are not worth a second
     assert written["threads"] == machine.cores()
-    torch.set_num_threads(1)
+
+
+def test_threads_are_given_back(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    monkeypatch.setattr(torch, "set_num_threads", calls.append)
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(2))
+    train(config, tmp_path / "run", resume=True)
+    assert calls == [1, 7, 1, 7]
 
 
 def test_processes_that_pay() -> None:
     assert machine.processes_that_pay("cpu", 100, compiled=False) == 1
     assert machine.processes_that_pay("cpu", 10**6, compiled=False) == machine.cores()
     assert machine.processes_that_pay("cpu", 10**6, compiled=True) == 1
+
+
+@pytest.mark.parametrize(("processor", "system"), [("arm64", "darwin"), ("AMD64", "win32")])
+def test_where_memory_is_not_shared_safely_there_is_one_process(
+    tmp_path: Path,
+    files: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    processor: str,
+    system: str,
+) -> None:
+    monkeypatch.setattr(machine.platform, "machine", lambda: processor)
+    monkeypatch.setattr(machine.sys, "platform", system)
+    assert machine.processes_that_pay("cpu", 10**6, compiled=False) == 1
+    with pytest.raises(InputError, match=r"train\.processes = 2 cannot share memory"):
+        train(override(tiny(files), ["train.processes=2"]), tmp_path / "run")
 
 
 def test_unset_budget_is_a_default_of_minutes(tmp_path: Path, files: list[str]) -> None:

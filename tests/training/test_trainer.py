@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -128,6 +129,18 @@ def test_unset_evaluations_are_five_over_the_budget(learn: Learn, dev: list[str]
 def test_the_newest_are_kept(learn: Learn) -> None:
     run = learn("train.save_every=1", "train.keep=3", "train.steps=7")
     assert steps(run.checkpoints) == [5, 6, 7]
+
+
+def test_rotation_spares_the_best(
+    learn: Learn, dev: list[str], scores: Callable[..., None]
+) -> None:
+    scores(5.0, 1.0, 4.0, 3.0)
+    run = learn(
+        f"task.dev={dev}", "train.steps=12", "train.eval_every=3", "train.save_every=5",
+        "train.keep=2",
+    )  # fmt: skip
+    assert steps(run.checkpoints) == [3, 10, 12]  # 3 was saved for its score alone
+    assert close(load_tensors(run.weights), weights_at(run, 3))
 
 
 # --- averages ----------------------------------------------------------------------------------
@@ -282,6 +295,42 @@ def test_out_of_memory_names_the_keys(
     monkeypatch.setattr(TranslateObjective, "forward", greedy)
     with pytest.raises(TrainingError, match=r"update 1.*200.*train\.accumulate.*train\.batch_tok"):
         learn()
+
+
+def advised(error: TrainingError) -> dict[str, bool]:
+    """The flags it names, as `train` takes them."""
+    return {flag.replace("-", "_"): True for flag in re.findall(r"--([a-z-]+)", str(error))}
+
+
+@pytest.mark.parametrize("remedy", ["train.accumulate=2", "train.batch_tokens=60"])
+def test_what_to_do_when_out_of_memory_helps(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, remedy: str
+) -> None:
+    forward = TranslateObjective.forward
+
+    def greedy(self: Any, batch: Any, carry: Any) -> Any:
+        if batch.target.numel() > 120:
+            raise MemoryError
+        return forward(self, batch, carry)
+
+    monkeypatch.setattr(TranslateObjective, "forward", greedy)
+    with pytest.raises(TrainingError, match="out of memory") as told:
+        train(tiny(files), tmp_path / "run")
+    remedied = override(tiny(files), [remedy])
+    run, _ = train(remedied, tmp_path / "run", **advised(told.value))
+    assert steps(run.checkpoints)[-1] == 6
+
+
+def test_what_to_do_when_updates_are_refused_helps(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poison(monkeypatch, lambda call: call < 11)
+    config = override(tiny(files), ["train.steps=20"])
+    with pytest.raises(TrainingError, match="10 updates in a row") as told:
+        train(config, tmp_path / "run")
+    lower = override(config, ["train.peak_rate=1e-3"])
+    run, _ = train(lower, tmp_path / "run", **advised(told.value))
+    assert steps(run.checkpoints)[-1] == 20
 
 
 def test_other_errors_are_not_dressed_up(learn: Learn, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,6 +10,9 @@ from torch.nn import functional as F
 from saccade.errors import InputError
 
 
+ROWS = 512  # of a table at first, at most
+
+
 class Positions(nn.Module):
     """A vector for each position; `limit` is how many there are, None if there is no end."""
 
@@ -29,9 +32,9 @@ class Formula(Positions):
 
     table: Tensor
 
-    def __init__(self, dim: int, rows: int = 512):
+    def __init__(self, dim: int, rows: int = ROWS):
         super().__init__()
-        self.dim, self.rows = dim, rows
+        self.dim, self.rows = dim, min(rows, ROWS)  # whatever a config says
         # Empty until used, and never saved: a run does not depend on how far it was computed.
         self.register_buffer("table", torch.empty(0, dim), persistent=False)
 
@@ -123,7 +126,7 @@ class Learned(Positions):
             )
 
 
-# Built from (dim, limit); a formula has no limit, it only starts with that many rows.
+# Built from (dim, limit); a formula has no limit, it only starts with no more rows.
 POSITIONS: dict[str, Callable[[int, int], Positions]] = {
     "sinusoidal": Sinusoidal,
     "sinusoidal-halves": SinusoidalHalves,

@@ -71,7 +71,7 @@ def read_folder(folder: Path, run: Run, warn: Warn) -> Run:
         "transformers": _text(config.get("transformers_version")),
         "sha256": checksums(files),
     }
-    with run.preparing():
+    with run.locked(), run.preparing():
         found.tokenizer.save(run.path / "tokenizer.json")
         run.write_weights(weights, {"format": "pt"})
         run.write_environment({"imported": origin, "data": {}})

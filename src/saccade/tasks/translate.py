@@ -96,10 +96,14 @@ class Translate:
 
     @staticmethod
     def suited(
-        config: TranslateConfig,
-        model: Any,  # noqa: ARG004
-        settings: dict[str, Any],
+        config: TranslateConfig, model: Any, settings: dict[str, Any]
     ) -> tuple[TranslateConfig, dict[str, Any]]:
+        """Texts no longer than the positions a model learns; one of them is the begin or the end."""
+        fields = {field.name: field.default for field in dataclasses.fields(model.Config)}
+        filled = {**fields, **settings}
+        if filled.get("position") == "learned" and "limit" in filled:
+            fitting = min(config.max_length, filled["limit"] - 1)
+            config = dataclasses.replace(config, max_length=fitting)
         return config, settings
 
     @staticmethod

@@ -45,11 +45,15 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def can_share_memory() -> bool:
+    """Whether stores of one process become visible to others in order: ARM does not promise it."""
+    ordered = platform.machine().lower() in ("x86_64", "amd64", "i686")
+    return ordered and sys.platform != "win32"
+
+
 def processes_that_pay(device: str, batch_tokens: int, compiled: bool) -> int:
     """One a core, as long as each has some hundred tokens a step to work on."""
-    # The ranks rely on stores becoming visible in order, which ARM does not promise.
-    ordered = platform.machine().lower() in ("x86_64", "amd64", "i686")
-    if device_of(device).type != "cpu" or compiled or sys.platform == "win32" or not ordered:
+    if device_of(device).type != "cpu" or compiled or not can_share_memory():
         return 1
     return max(1, min(cores(), batch_tokens // 256))
 

@@ -55,48 +55,43 @@ class Run:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Inside, no other process trains this run (where the system can lock a folder)."""
-        try:
-            import fcntl
-        except ImportError:
-            yield
-            return
-        descriptor = os.open(self.path, os.O_RDONLY)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            yield
-        except BlockingIOError:
-            raise InputError(f"{self.path}: another process is training this run") from None
-        finally:
-            os.close(descriptor)
-
-    def prepare(self) -> None:
-        """Begin a new run in an empty place; nothing of the user's is ever touched."""
+        """Inside, the folder is there, and no other process prepares or trains this run."""
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"{self.path} is a file; choose another --out")
+        ours = [path for path in (self.path, *self.path.parents) if not path.exists()]
+        self.path.mkdir(parents=True, exist_ok=True)
+        with _locked(self.path):
+            try:
+                yield
+            finally:
+                with suppress(OSError):  # something came of it
+                    for path in ours:
+                        path.rmdir()
+
+    def prepare(self) -> None:
+        """Begin a new run in an empty place, locked; nothing of the user's is ever touched."""
         if (self.path / MARK).exists():  # a start that died before the run began
-            shutil.rmtree(self.path)
-        if self.path.exists() and any(self.path.iterdir()):
+            self._empty()
+        if any(self.path.iterdir()):
             raise InputError(
                 f"{self.path} is not empty and holds no saccade run; choose another --out"
             )
-        self.path.mkdir(parents=True, exist_ok=True)
         (self.path / MARK).touch()
 
     @contextmanager
     def preparing(self) -> Iterator[None]:
         """`prepare`; what fails inside leaves nothing behind."""
-        ours = [path for path in (self.path, *self.path.parents) if not path.exists()]
         self.prepare()
         try:
             yield
         except BaseException:
-            for path in self.path.iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            with suppress(OSError):  # it must not hide the reason
-                for path in ours:
-                    path.rmdir()
+            self._empty()
             raise
+
+    def _empty(self) -> None:
+        """The mark goes last: what a kill leaves of this is still ours to wipe."""
+        for path in sorted(self.path.iterdir(), key=lambda path: path.name == MARK):
+            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
 
     def begin(self, settings: Settings) -> None:
         """From here on the folder is a run."""
@@ -223,6 +218,28 @@ def named_weights(model: nn.Module) -> dict[str, Tensor]:
     tensors = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     persistent = model.state_dict().keys()
     return {name: tensor.detach() for name, tensor in tensors.items() if name in persistent}
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Inside, no other process holds it, where the system can lock a folder."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            there = os.path.samestat(os.fstat(descriptor), folder.stat())
+        except (BlockingIOError, FileNotFoundError):
+            there = False
+        if not there:  # or it was, until the process that made it failed and removed it
+            raise InputError(f"{folder}: another process is training this run")
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _similar(path: Path) -> str:

@@ -64,6 +64,12 @@ class TrainConfig:
             if value is not None and not 0 <= value < 1:
                 raise InputError(f"{name} is {value}, it must be at least 0 and less than 1")
 
+    @property
+    def budget(self) -> dict[str, float]:
+        """What ends a run, of that what is set."""
+        values = {"steps": self.steps, "minutes": self.minutes, "patience": self.patience}
+        return {name: value for name, value in values.items() if value is not None}
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from saccade.config import merge, unbuild
+from saccade.config import merge
 from saccade.errors import InputError
 from saccade.training import checkpoint
 from saccade.training.checkpoint import load_tensors
 from saccade.training.counting import assemble_counting, counts
 from saccade.training.crew import assemble, refuse_batch_statistics
 from saccade.training.loop import Command, Weights, call
-from saccade.training.machine import cores, device_of, processes_that_pay
+from saccade.training.machine import can_share_memory, cores, device_of, processes_that_pay
 from saccade.training.optim import MOMENTS
 from saccade.training.run import Run, build_module, environment, named_weights
 from saccade.training.settings import (
@@ -29,7 +29,7 @@ from saccade.training.settings import (
     resolve,
 )
 from saccade.training.team import Team, gather_team
-from saccade.training.trainer import Events, Trainer
+from saccade.training.trainer import Events, Standing, Trainer
 
 FEW = 10  # steps, in which no second process would be started before they are over
 DROPOUTS = ("dropout", "attention_dropout", "ffn_dropout")  # of a model: not of its shape
@@ -52,52 +52,68 @@ def train_run(
 ) -> Run:
     """Train what the config says, into `out`; with resume, continue what is there."""
     started_at = time.monotonic() if start.started_at is None else start.started_at
-    settings = _decided(resolve(config, allow_code=start.allow_code))
+    settings = resolve(config, allow_code=start.allow_code)
     if start.init is not None:
         settings = _like(settings, config, Run(Path(start.init)), start)
     run = Run(out)
-    if run.exists:
-        settings = _continued(run, settings, start)
-        if _finished(run, settings, start):
+    with run.locked():
+        begun = _begun(run, settings, start, events)
+        if begun is None:
             events.warn(f"{out} is finished; nothing to do")
             return run
-        task = settings.task_class.load(settings.task, run.path)
-        if start.accept_changes:
-            _check_fits(run, settings, task)
-        _check_data(run, task, start, events)
-        run.begin(settings)
-    else:
-        settings, task = _prepared(run, settings, start, events)
-    _check_environment(run, settings, events)
-    torch.set_num_threads(settings.train.threads or 1)
+        _check_environment(run, begun[0], events)
+        _train(run, *begun, start, events, started_at)
+    return run
 
-    teams: list[Team] = []
+
+def _begun(
+    run: Run, settings: Settings, start: Start, events: Events
+) -> tuple[Settings, Any] | None:
+    """Settings and task of a run that is there now, as it was or as it was made; None: finished."""
+    if not run.exists:
+        return _prepared(run, _decided(settings), start, events)
+    settings = _continued(run, settings, start)
+    if _finished(run, settings, start):
+        return None
+    task = settings.task_class.load(settings.task, run.path)
+    if start.accept_changes:
+        _check_fits(run, settings, task)
+    _check_data(run, task, start, events)
+    run.begin(settings)
+    return settings, task
+
+
+def _train(
+    run: Run, settings: Settings, task: Any, start: Start, events: Events, started_at: float
+) -> None:
+    """Gather a team, go on from where the run stands, and train to the end."""
+    threads, teams = torch.get_num_threads(), list[Team]()
+    torch.set_num_threads(settings.train.threads or 1)
 
     def team(module: nn.Module) -> Team:
         train = settings.train
         ranks = train.processes or 1
         floats = Weights.floats(module, train.optimizer, ranks, ema=train.ema is not None)
         code = "1" if start.allow_code else "0"
-        teams.append(gather_team(ranks, floats, ["saccade.training.worker", str(out), code]))
+        teams.append(gather_team(ranks, floats, ["saccade.training.worker", str(run.path), code]))
         return teams[0]
 
     try:
-        with run.locked():
-            counting = counts(settings.model_class)
-            crew = (
-                assemble_counting(run, settings, task, events.warn)
-                if counting
-                else assemble(run, settings, task, team, events.warn)
-            )
-            trainer = Trainer(crew, events, started_at)
-            _take_up(trainer, start, events)
-            crew.team.exchange([trainer.standing.step + 1, trainer.standing.refused])
-            trainer.train()
-            call(crew.learner, Command.STOP)
+        counting = counts(settings.model_class)
+        crew = (
+            assemble_counting(run, settings, task, events.warn)
+            if counting
+            else assemble(run, settings, task, team, events.warn)
+        )
+        trainer = Trainer(crew, events, started_at)
+        _take_up(trainer, start, events)
+        crew.team.exchange([trainer.standing.step + 1, trainer.standing.refused])
+        trainer.train()
+        call(crew.learner, Command.STOP)
     finally:
         for each in teams:
             each.disband()
-    return run
+        torch.set_num_threads(threads)
 
 
 def _take_up(trainer: Trainer, start: Start, events: Events) -> None:
@@ -154,6 +170,11 @@ def _refuse_contradictions(settings: Settings) -> None:
     if train.patience is not None and (train.eval_every is None or not settings.task.dev):
         raise InputError("train.patience counts evaluations: set train.eval_every and task.dev")
     several, device = (train.processes or 1) > 1, device_of(train.device)
+    if several and not can_share_memory():
+        raise InputError(
+            f"train.processes = {train.processes} cannot share memory safely on this machine: set "
+            "it to 1 (on --resume add --accept-changes)"
+        )
     if several and device.type != "cpu":
         raise InputError(
             f"train.processes = {train.processes} share memory of the CPU: set it to 1"
@@ -184,8 +205,10 @@ def _decided(settings: Settings) -> Settings:
         train = dataclasses.replace(train, processes=paying)
     if train.threads is None:
         train = dataclasses.replace(train, threads=cores() if train.processes == 1 else 1)
-    if train.average > 1 and train.steps is not None and train.save_every is None:
-        spacing = max(1, train.steps // (4 * train.average))
+    if train.average > 1 and train.save_every is None:  # by the clock only what ends by the clock
+        spacing = train.eval_every if train.minutes is None else None
+        if train.steps is not None:
+            spacing = max(1, train.steps // (4 * train.average))
         train = dataclasses.replace(train, save_every=spacing)
     return dataclasses.replace(settings, train=train)
 
@@ -256,11 +279,11 @@ def _continued(run: Run, settings: Settings, start: Start) -> Settings:
         raise InputError(
             f"{run.path} holds a run already; add --resume to continue it, or choose another --out"
         )
-    settings = dataclasses.replace(
-        settings,
-        train=dataclasses.replace(settings.train, processes=theirs.train.processes),
-        task=settings.task_class.resumed(settings.task, theirs.task),
-    )
+    train = settings.train
+    if train.processes is None:  # what the machine decided then holds on
+        train = dataclasses.replace(train, processes=theirs.train.processes)
+    task = settings.task_class.resumed(settings.task, theirs.task)
+    settings = _decided(dataclasses.replace(settings, train=train, task=task))
     old, new = theirs.plain(), settings.plain()
     for name in MAY_CHANGE:
         old["train"].pop(name, None)
@@ -325,10 +348,6 @@ def _finished(run: Run, settings: Settings, start: Start) -> bool:
     found = checkpoint.load_latest(run.checkpoints, lambda _: None)
     if found is None or not found.state["finished"]:
         return False
-    before = unbuild(run.settings(allow_code=start.allow_code).train)
-    after = unbuild(settings.train)
-    longer = [
-        name for name in ("steps", "minutes", "patience")
-        if (after.get(name) or 0) > (before.get(name) or 0)
-    ]  # fmt: skip
-    return not longer
+    # Not by its config, where a start that died may have written more; old ones have no other.
+    ended = Standing(**found.state).budget or run.settings(allow_code=start.allow_code).train.budget
+    return all(value <= ended.get(name, 0) for name, value in settings.train.budget.items())

@@ -91,9 +91,9 @@ class Team:
         for number, member in enumerate(self.members, start=1):
             if member.poll() is not None:
                 raise TrainingError(
-                    f"training process {number} ended with code {member.returncode} (if memory ran "
-                    "out, raise train.accumulate or lower train.batch_tokens); the last "
-                    "checkpoint is intact: repeat the command with --resume"
+                    f"training process {number} ended with code {member.returncode}; the last "
+                    "checkpoint is intact: repeat the command with --resume (if memory ran out, "
+                    "raise train.accumulate or lower train.batch_tokens and add --accept-changes)"
                 )
 
     def disband(self) -> None:

@@ -48,6 +48,7 @@ class Standing:
     averaged: list[int] = field(default_factory=list)  # steps of the checkpoints to average
     values: dict[str, float] = field(default_factory=dict)  # the merit of each of those on dev
     finished: bool = False
+    budget: dict[str, float] = field(default_factory=dict)  # it finished with
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +121,8 @@ class Trainer:
                 if self._evaluation_due():
                     self._evaluate()
                 due, stopping = self._saving_due(), self.signal
-                saved = self.save(averaged=due) if due or stopping else False
+                best = self.standing.step == self.standing.best_step
+                saved = self.save(averaged=due) if due or best or stopping else False
                 if stopping:
                     raise self._stopped(saved=saved)
             self._finish()
@@ -155,7 +157,7 @@ class Trainer:
                 f"out of memory in update {self.standing.step + 1}, a batch of up to "
                 f"{self.config.batch_tokens} target positions; raise train.accumulate "
                 f"(now {self.config.accumulate}, same result in smaller pieces) or lower "
-                "train.batch_tokens, then repeat with --resume"
+                "train.batch_tokens, then repeat with --resume --accept-changes"
             ) from None
 
     def _account(self, update: Update) -> None:
@@ -174,7 +176,8 @@ class Trainer:
         if standing.refused_in_a_row >= REFUSED_IN_A_ROW:
             raise TrainingError(
                 f"{REFUSED_IN_A_ROW} updates in a row had a loss or gradient that is not finite; "
-                "lower train.peak_rate, or look at the batch named above"
+                "lower train.peak_rate and repeat with --resume --accept-changes, or look at the "
+                "batch named above"
             )
         if update.step % 10 == 0 and update.applied:
             line = {
@@ -283,7 +286,7 @@ class Trainer:
     def save(self, *, averaged: bool = True) -> bool:
         """A checkpoint, if it can be; a full disk is told, and the one before is kept.
 
-        One that only an interruption caused is not averaged: without it there would be none.
+        One that only an interruption or a best score caused is not averaged: those are spaced evenly.
         """
         call(self.crew.learner, Command.MEET)  # the other ranks may still be updating their part
         self.standing.seconds = self.seconds
@@ -303,7 +306,7 @@ class Trainer:
             folder = self.crew.run.checkpoints
             checkpoint.save(folder, Checkpoint(self.standing.step, tensors, state))
             self.saved_step = self.standing.step
-            checkpoint.prune(folder, keep, self.standing.averaged)
+            checkpoint.prune(folder, keep, [*self.standing.averaged, self.standing.best_step])
         except TrainingError as error:
             self.standing.averaged = [s for s in self.standing.averaged if s != self.standing.step]
             self.events.warn(f"no checkpoint at step {self.standing.step}: {error}")
@@ -317,9 +320,9 @@ class Trainer:
         if self.config.average_of == "last":
             standing.averaged = [*candidates, standing.step][-self.config.average :]
             return
-        if str(standing.step) in standing.values:
-            candidates.append(standing.step)
-        best = sorted(candidates, key=lambda step: -standing.values[str(step)])
+        # Those of a run that was to average the last until now need not have been evaluated.
+        scored = [step for step in [*candidates, standing.step] if str(step) in standing.values]
+        best = sorted(scored, key=lambda step: -standing.values[str(step)])
         standing.averaged = sorted(best[: self.config.average])
         standing.values = {str(step): standing.values[str(step)] for step in standing.averaged}
 
@@ -355,7 +358,7 @@ class Trainer:
         elif standing.best is None:
             self._write_model(self._chosen(), last)  # what it scored was no number
         self.crew.run.write_text("README.md", model_card(self))
-        standing.finished = True
+        standing.finished, standing.budget = True, self.config.budget
         self.save()  # last: a run that says it is finished lacks nothing
         self.events.finish(self)
 
