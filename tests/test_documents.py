@@ -171,11 +171,17 @@ def test_the_arc_from_chains_to_networks_prints_a_table_and_goes_on(
 ) -> None:
     data_file("tinyshakespeare/train.txt.gz")
     script = PROJECT / "experiments" / "arc-shakespeare" / "run.py"
-    command = [sys.executable, str(script), "--only", "Markov 1", "GPT"]
-    header, chain, gpt = run(command, reader, tmp_path).splitlines()
+    command = [sys.executable, str(script), "--only", "Markov 1", "GPT", "Transformer-XL"]
+    header, *rows = run(command, reader, tmp_path).splitlines()
     assert header.split() == ["bits/char", "parameters", "seconds"]
+    chain, gpt, xl = rows[:3]
     assert float(chain.split()[2]) < float(gpt.split()[1])  # after two updates
-    assert run(command, reader, tmp_path).splitlines()[1:] == [chain, gpt]  # nothing done twice
+    assert ("(no reason known)" in xl) == (float(xl.split()[1]) >= float(gpt.split()[1]))
+    places = re.compile(r"(\S+) +loss \d\.\d{3} at the first 16 places, \d\.\d{3} at the others")
+    assert [places.fullmatch(row)[1] for row in rows[3:]] == ["GPT", "Transformer-XL"]
+    (chart,) = tmp_path.rglob("loss-by-place.svg")
+    assert "Transformer-XL" in chart.read_text("utf-8")
+    assert run(command, reader, tmp_path).splitlines()[1:] == rows  # nothing done twice
 
 
 @pytest.mark.serial

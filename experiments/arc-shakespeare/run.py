@@ -94,7 +94,7 @@ def main() -> None:
         run = runs[name] = trained(name, STEPS[name], told)
         bits = run.evaluation("dev")["metrics"]["bits per character"]["value"]
         seconds = run.metrics()[-1]["seconds"]
-        note = f"  ({REASONS.get(name, 'not better here')})" if bits >= before else ""
+        note = f"  ({REASONS.get(name, 'no reason known')})" if bits >= before else ""
         parameters = saccade.load(run).parameters
         print(f"{name:20} {bits:9.3f} {parameters:11,} {seconds:8.0f}{note}", flush=True)
         before = bits

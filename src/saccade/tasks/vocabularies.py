@@ -34,7 +34,7 @@ def train_on_texts(
     """For one side: from the first texts, and where an alphabet is learned, from that of all."""
     rest = iter(texts)
     found = list(islice(rest, SENTENCES))
-    known = set().union(*found) if TOKENIZERS[kind].alphabet else None
+    known = set[str]().union(*found) if TOKENIZERS[kind].alphabet else None
     # As above, all are read; what is new in a text counts once for it.
     for text in rest:
         if known is not None and not known.issuperset(text):
