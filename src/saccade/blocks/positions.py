@@ -9,7 +9,6 @@ from torch.nn import functional as F
 
 from saccade.errors import InputError
 
-
 ROWS = 512  # of a table at first, at most
 
 

@@ -284,7 +284,7 @@ def _continued(run: Run, settings: Settings, start: Start) -> Settings:
         train = dataclasses.replace(train, processes=theirs.train.processes)
     task = settings.task_class.resumed(settings.task, theirs.task)
     settings = _decided(dataclasses.replace(settings, train=train, task=task))
-    old, new = theirs.plain(), settings.plain()
+    old, new = _decided(theirs).plain(), settings.plain()  # what was imported decided nothing
     for name in MAY_CHANGE:
         old["train"].pop(name, None)
         new["train"].pop(name, None)

@@ -286,7 +286,7 @@ class Trainer:
     def save(self, *, averaged: bool = True) -> bool:
         """A checkpoint, if it can be; a full disk is told, and the one before is kept.
 
-        One that only an interruption or a best score caused is not averaged: those are spaced evenly.
+        One that an interruption or a best score caused is not averaged: those are spaced evenly.
         """
         call(self.crew.learner, Command.MEET)  # the other ranks may still be updating their part
         self.standing.seconds = self.seconds
