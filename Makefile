@@ -15,11 +15,12 @@ export SACCADE_DATA
 endif
 
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test-env browser test test-all lint format bench picture pictures clean
+.PHONY: help setup serve demo test-env browser test test-all lint format bench picture pictures clean
 
 help:
 	@echo "make demo      set up, train a French-English translator in about two minutes, show its attention"
 	@echo "make setup     only make .venv, with the saccade command in it"
+	@echo "make serve     add what 'saccade explore' and 'saccade serve' need"
 	@echo "make test      set up for tests; style, types, and all tests but the slow ones"
 	@echo "make test-all  the slow tests too"
 	@echo "make lint      style and types"
@@ -30,6 +31,7 @@ help:
 	@echo "make clean     remove .venv and what builds, tests and benchmarks left"
 
 setup: .venv/.setup
+serve: .venv/.serve
 test-env: .venv/.test browser
 
 demo: setup
@@ -83,6 +85,11 @@ clean:
 .venv/.setup: .venv/.made $(NEEDS)
 	@echo "Installing saccade into .venv (torch is large: this takes a few minutes, once)"
 	$(PIP) -e .
+	@touch $@
+
+.venv/.serve: .venv/.setup
+	@echo "Installing what the explorer needs into .venv"
+	$(PIP) -e '.[serve]'
 	@touch $@
 
 .venv/.test: .venv/.setup

@@ -180,6 +180,26 @@ def test_ways_of_decoding_that_differ_are_noted(tmp_path):
     assert compare(runs, rounds=2).notes == ["decoded with different beam: 1, 5"]
 
 
+def test_a_handful_of_examples_says_nothing_about_how_sure_a_score_is(tmp_path):
+    few = ["the old man sees a house", "a dog eats", "the cat"]
+    runs = [
+        write_run(tmp_path / str(n), dev=evaluation(few, share)) for n, share in ((1, 0), (2, 1))
+    ]
+    told = compare(runs, rounds=50)
+    assert told.notes == ["3 examples: too few to say how sure a score is"]
+    assert {(run.main.interval, run.main.difference) for run in told.runs} == {(None, None)}
+
+
+def test_no_difference_is_told_of_what_was_not_computed_alike(tmp_path):
+    scores = [evaluation(sentences(), share) for share in (0.1, 0.9)]
+    scores[1]["metrics"]["BLEU"]["signature"] += "|another"
+    runs = [write_run(tmp_path / str(n), dev=each) for n, each in enumerate(scores)]
+    told = compare(runs, rounds=50)
+    assert "BLEU was not computed alike" in told.notes[0]
+    assert told.runs[1].main.interval is not None
+    assert told.runs[1].main.difference is None
+
+
 def test_charts_show_every_run(found, tmp_path):
     drawn = found.save(tmp_path / "charts")
     names = {path.name for path in drawn}

@@ -13,7 +13,13 @@ from saccade.blocks.relative import RelativeDot
 from saccade.blocks.scores import SCORES
 from saccade.errors import InputError
 from saccade.inspection.ablation import without_heads
-from saccade.inspection.explain import FORMULAS, explain, work_out
+from saccade.inspection.explain import (
+    FORMULAS,
+    _default_layer,
+    _find_token,
+    explain,
+    work_out,
+)
 from saccade.inspection.traces import Tokens, kind_of
 
 SOURCE, TARGET = [3, 4, 5, 6], [BOS, 7, 8]
@@ -214,3 +220,16 @@ def test_what_an_attention_does_not_show_is_left_out():
         without_heads(Recurrent(), {"attention": [0]}),
     ):
         pass
+
+
+def test_a_model_without_attention_is_refused():
+    class Counts(torch.nn.Module):
+        """As a Markov chain: it never heard of attention."""
+
+    with pytest.raises(InputError, match="no attention to explain"):
+        _default_layer(Counts())
+
+
+def test_a_token_that_is_not_there_is_told_with_those_that_are():
+    with pytest.raises(InputError, match="no token 2: it asks with 2, from 0: Elle </s>"):
+        _find_token(2, ["Elle", "</s>"])

@@ -391,6 +391,16 @@ def test_earlier_sittings_count(files: list[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.serial
+def test_minutes_that_are_over_before_the_first_update_are_no_success(
+    files: list[str], tmp_path: Path
+) -> None:
+    late = time.monotonic() - 60
+    with pytest.raises(TrainingError, match=r"over before the first update.*more --minutes"):
+        train(by_the_clock(files), tmp_path / "run", started_at=late)
+    run, _ = train(by_the_clock(files), tmp_path / "run", resume=True)
+    assert run.metrics()[-1]["step"] > 0
+
+
 def test_of_steps_and_minutes_the_first_ends_the_run(files: list[str], tmp_path: Path) -> None:
     few = override(by_the_clock(files), ["train.steps=3", "train.minutes=60"])
     assert steps(train(few, tmp_path / "few")[0].checkpoints)[-1] == 3

@@ -1,7 +1,7 @@
 """The flags about links read off attention, which `predict` writes and `eval` scores by gold."""
 
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
@@ -19,14 +19,18 @@ if TYPE_CHECKING:
 class ReadingFlags:
     """How links are read off attention; unset means the default."""
 
-    links: Literal["covering", "argmax", "mutual"] | None = None
-    """argmax: the source word each target word looks at most; covering: and for each source word
-    left over, its best; mutual: where both agree. [default: covering in eval, argmax in predict]"""
+    links: Annotated[
+        Literal["covering", "argmax", "mutual"] | None,
+        Parameter(
+            help="argmax: the source word each target word looks at most; covering: and for each "
+            "source word left over, its best; mutual: where both agree. [default: covering in "
+            "eval, argmax in predict]"
+        ),
+    ] = None
     layer: str | None = None
     """The attention to read; by default the mean of all those from target to source."""
     step: Literal["predicts", "reads"] | None = None
-    """A target word's attention is that of the step that predicts it, or of the step that reads
-    it. [default: predicts]"""
+    """A target word's attention: of the step that predicts or that reads it. [default: predicts]"""
 
     def given(self) -> dict[str, Any]:
         """What was set."""
@@ -49,9 +53,13 @@ class ReadingFlags:
 class AlignmentFlags(ReadingFlags):
     """Gold links to hold the attention against, and how links are read off it."""
 
-    alignments: str | None = None
-    """Score the attention by these links, a line a pair: `0-0 1p2`, or `words ||| words ||| 0-0`
-    (p: only possible); or by those of a built-in corpus."""
+    alignments: Annotated[
+        str | None,
+        Parameter(
+            help="Score the attention by these links, a line a pair: `0-0 1p2`, or "
+            "`words ||| words ||| 0-0` (p: only possible); or by those of a built-in corpus."
+        ),
+    ] = None
     counted_from: Literal[0, 1] | None = None
     """The number of a first word in --alignments. [default: 0]"""
 

@@ -1,5 +1,6 @@
 """How a training run is going: a bar on a terminal, a line now and then elsewhere."""
 
+import math
 import sys
 import time
 from collections import deque
@@ -108,7 +109,9 @@ class Pace:
         return (time.monotonic() - self.started_at) * (1 - trainer.share) / done
 
     def __str__(self) -> str:
-        return f"loss {self.loss:.2f}  {self.speed:,.0f} tokens/s"
+        speed = f"{self.speed:,.0f}" if len(self.recent) > 1 else "–"
+        # A model that counts has no loss while it learns.
+        return f"{'' if math.isnan(self.loss) else f'loss {self.loss:.2f}  '}{speed} tokens/s"
 
 
 def clock(seconds: float | None) -> str:
@@ -209,7 +212,7 @@ def _size(trainer: "Trainer") -> str:
     if trainer.config.steps is not None:
         budget = f"{trainer.config.steps:,} steps"
     elif trainer.config.minutes is not None:
-        budget = f"{trainer.config.minutes:g} minutes"
+        budget = f"{trainer.config.minutes:g} minute{'s' * (trainer.config.minutes != 1)}"
     processes = trainer.config.processes or 1
     side = f"{processes} processes" if processes > 1 else "1 process"
     name = f"{settings.model_name} {settings.preset}"
@@ -226,7 +229,7 @@ def _scores(evaluation: "Evaluation") -> str:
 
 def _finished(trainer: "Trainer") -> str:
     standing = trainer.standing
-    return f"{standing.step:,} step{'s' * (standing.step > 1)} in {clock(standing.seconds)}"
+    return f"{standing.step:,} step{'s' * (standing.step != 1)} in {clock(standing.seconds)}"
 
 
 @contextmanager

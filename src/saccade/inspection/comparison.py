@@ -29,6 +29,7 @@ from saccade.inspection.resampling import (
 from saccade.inspection.stored import Point, StoredRun, read_runs
 
 PREFERRED = "dev"  # the evaluation every run with a dev set has
+FEWEST = 10  # examples that say anything about how sure a score is
 Parts = Float[np.ndarray, "examples K"]
 Certainty = tuple[Interval | None, Difference | None]
 INPUTS = {  # of an example, what its length is counted of
@@ -176,14 +177,18 @@ def _trusted(name: str, stored: Sequence[dict[str, Any]]) -> list[Parts]:
 def _certainty(
     name: str, parts: list[Parts], stored: Sequence[dict[str, Any]], drawn: Draws
 ) -> list[Certainty]:
-    """For each run the interval of a metric, and the difference from the first run."""
-    if not parts:
+    """For each run the interval of a metric, and the difference from the first run.
+
+    Neither of a handful of examples, and no difference of what was not computed alike.
+    """
+    if not parts or len(stored[0]["by_example"]) < FEWEST:
         return [(None, None)] * len(stored)
     samples = resampled(name, parts, drawn)
     values = [run["metrics"][name]["value"] for run in stored]
+    signatures = [run["metrics"][name]["signature"] for run in stored]
     apart = [
-        difference(samples[0], sample, value - values[0])
-        for sample, value in zip(samples[1:], values[1:], strict=True)
+        difference(samples[0], sample, value - values[0]) if signature == signatures[0] else None
+        for sample, value, signature in zip(samples[1:], values[1:], signatures[1:], strict=True)
     ]
     return list(zip(map(interval, samples), [None, *apart], strict=True))
 
@@ -274,6 +279,8 @@ def _notes(runs: Sequence[ComparedRun], stored: Sequence[dict[str, Any]]) -> lis
     signatures = {run.main.signature for run in runs}
     if len(signatures) > 1:
         found.append(f"{runs[0].main.name} was not computed alike: {', '.join(sorted(signatures))}")
+    if (size := len(stored[0]["by_example"])) < FEWEST:
+        found.append(f"{size} example{'s' * (size > 1)}: too few to say how sure a score is")
     ways = [each.get("decoding", {}) for each in stored]
     keys = dict.fromkeys(key for way in ways for key in way)
     for key in keys:

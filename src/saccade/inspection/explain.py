@@ -209,7 +209,7 @@ def explain(
 
 
 def _default_layer(module: Any) -> str:
-    names = list(module.alignment_layers) or list(attentions(module))
+    names = list(getattr(module, "alignment_layers", ())) or list(attentions(module))
     if not names:
         raise InputError("this model has no attention to explain")
     return names[-1]
@@ -221,7 +221,8 @@ def _find_token(token: int | str, queries: Sequence[str]) -> int:
             raise InputError(f"no token is {token!r}; {nearest(token, queries)}")
         return list(queries).index(token)
     if not 0 <= token < len(queries):
-        raise InputError(f"no token {token}: there are tokens 0 to {len(queries) - 1}")
+        there = " ".join(queries)
+        raise InputError(f"no token {token}: it asks with {len(queries)}, from 0: {there[:80]}")
     return token
 
 

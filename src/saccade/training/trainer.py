@@ -125,6 +125,11 @@ class Trainer:
                 saved = self.save(averaged=due) if due or best or stopping else False
                 if stopping:
                     raise self._stopped(saved=saved)
+            if not self.standing.step:
+                raise TrainingError(
+                    f"the {self.config.minutes:g} minutes were over before the first update, after "
+                    f"{self.seconds:.0f} seconds of set-up: repeat with --resume and more --minutes"
+                )
             self._finish()
 
     def _note(self, number: int) -> None:
