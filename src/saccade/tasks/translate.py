@@ -98,7 +98,7 @@ class Translate:
     def suited(
         config: TranslateConfig, model: Any, settings: dict[str, Any]
     ) -> tuple[TranslateConfig, dict[str, Any]]:
-        """Texts no longer than the positions a model learns; one of them is the begin or the end."""
+        """Texts no longer than the positions a model learns; one of these is of the end."""
         fields = {field.name: field.default for field in dataclasses.fields(model.Config)}
         filled = {**fields, **settings}
         if filled.get("position") == "learned" and "limit" in filled:

@@ -3,12 +3,15 @@
 from collections.abc import Iterable
 from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from saccade.data.readers import ParallelText
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer, train_tokenizer
 from saccade.errors import InputError
 
 SENTENCES = 100_000  # pairs a tokenizer is trained on, at most: more change nothing but the time
+
+T = TypeVar("T")
 
 
 def tokenizer_files(joint: bool) -> list[str]:
@@ -20,7 +23,7 @@ def train_tokenizers(
     text: ParallelText, kind: str, vocab_size: int, *, joint: bool, lowercase: bool
 ) -> tuple[Tokenizer, Tokenizer]:
     """For source and target, the same if joint."""
-    pairs = list(_some(text, SENTENCES))
+    pairs = spread(text, SENTENCES)
     sides: list[Iterable[str]] = [[source for source, _ in pairs], [target for _, target in pairs]]
     if joint:
         sides = [chain(*sides)]
@@ -28,11 +31,18 @@ def train_tokenizers(
     return found[0], found[-1]
 
 
-def _some(text: ParallelText, most: int) -> Iterable[tuple[str, str]]:
-    """All pairs are read, so that what is wrong with the last is known at once; some are kept."""
-    for number, pair in enumerate(text):
-        if number < most:
-            yield pair
+def spread(items: Iterable[T], most: int) -> list[T]:
+    """Every n-th, so that there are `most` at most; the last is read too, if wrong it is known."""
+    kept: list[T] = []
+    every = 1
+    for number, item in enumerate(items):
+        if number % every:
+            continue
+        if len(kept) == most:
+            kept, every = kept[::2], 2 * every
+        if number % every == 0:
+            kept.append(item)
+    return kept
 
 
 def find_tokenizers(name: str) -> tuple[Tokenizer, Tokenizer]:

@@ -91,6 +91,7 @@ class Trainer:
         # Of the time there is to train in: starting up and the last evaluation are not part of it.
         standing = self.standing
         reserve = standing.reserve or min(EVALUATION_SECONDS, EVALUATING * 60 * minutes)
+        reserve *= 2 if self.config.average > 1 else 1  # the last weights, and then their average
         available = 60 * minutes - reserve - standing.idle
         by_clock = (self.seconds - standing.idle) / available if available > 0 else 1.0
         return min(1.0, max(by_steps, by_clock))
@@ -286,7 +287,7 @@ class Trainer:
     def save(self, *, averaged: bool = True) -> bool:
         """A checkpoint, if it can be; a full disk is told, and the one before is kept.
 
-        One that only an interruption or a best score caused is not averaged: those are spaced evenly.
+        One that only an interruption or a best score caused is not averaged: those come at even steps.
         """
         call(self.crew.learner, Command.MEET)  # the other ranks may still be updating their part
         self.standing.seconds = self.seconds
