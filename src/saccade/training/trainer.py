@@ -287,7 +287,7 @@ class Trainer:
     def save(self, *, averaged: bool = True) -> bool:
         """A checkpoint, if it can be; a full disk is told, and the one before is kept.
 
-        One that only an interruption or a best score caused is not averaged: those come at even steps.
+        One that only an interruption or a best score caused is not averaged: those are spaced.
         """
         call(self.crew.learner, Command.MEET)  # the other ranks may still be updating their part
         self.standing.seconds = self.seconds
