@@ -3,10 +3,12 @@
 import json
 import os
 import re
+import select
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from children import seconds_of_children
@@ -145,3 +147,20 @@ def test_the_whole_demo_learns_to_translate(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr.decode()
     scores = json.loads((tmp_path / "demo" / "run" / "evals" / "test.json").read_text("utf-8"))
     assert scores["metrics"]["BLEU"]["value"] > 60  # 89 on two quiet cores
+
+
+def test_a_stream_answers_each_line_of_a_pipe_at_once(run_folder: Path) -> None:
+    command = [sys.executable, "-m", "saccade", "predict", str(run_folder), "--stream"]
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, env=ENVIRONMENT, **pipes) as running:
+        try:
+            for line in (b"the cat\n", b"a dog\n"):
+                running.stdin.write(line)
+                running.stdin.flush()
+                seen, _, _ = select.select([running.stdout], [], [], 60)
+                assert seen, "nothing was said while the pipe was open"
+                assert running.stdout.readline().endswith(b"\n")
+            running.stdin.close()
+            assert running.wait(60) == 0
+        finally:
+            running.kill()

@@ -9,6 +9,8 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from cli.conftest import Said, train_arguments
@@ -17,7 +19,7 @@ from saccade.cli import main, predict
 from saccade.cli.decode import SearchFlags
 from saccade.cli.evaluate import data_name
 from saccade.cli.predict import PredictFlags
-from saccade.cli.progress import clock
+from saccade.cli.progress import clock, tensorboard
 from saccade.cli.terminal import this_command
 from saccade.cli.train import TrainFlags
 from saccade.decoding.options import DecodeOptions
@@ -120,6 +122,25 @@ def test_tensorboard_gets_curves(saccade: Saccade, corpus: Path, tmp_path: Path)
     said = saccade(*train_arguments(corpus, tmp_path / "run"), "--tensorboard")
     assert said.code == 0, said.err
     assert list((tmp_path / "run" / "tensorboard").glob("events*"))
+
+
+@pytest.mark.filterwarnings("default")
+def test_tensorboard_forgets_what_a_resume_comes_by_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from torch.utils.tensorboard import writer
+
+    asked: list[int] = []
+    monkeypatch.setattr(
+        writer, "SummaryWriter",
+        lambda _, purge_step: asked.append(purge_step) or SimpleNamespace(close=lambda: None),
+    )  # fmt: skip
+    resumed: Any = SimpleNamespace(
+        crew=SimpleNamespace(run=SimpleNamespace(path=tmp_path)), standing=SimpleNamespace(step=7)
+    )
+    with tensorboard(Path("curves")) as events:
+        events.start(resumed)
+    assert asked == [8]
 
 
 def test_predict_gives_a_line_for_each_line(saccade: Saccade, run_folder: Path) -> None:

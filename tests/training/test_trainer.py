@@ -368,6 +368,22 @@ def test_minutes_are_a_budget_and_the_rate_ends_with_it(
     assert run.evaluation("dev")["metrics"]
 
 
+def test_the_evaluation_of_an_average_has_its_time_too(files: list[str], tmp_path: Path) -> None:
+    shares: list[float] = []
+
+    def look(trainer: Any, _: Any) -> None:
+        trainer.started_at, trainer.standing.reserve = time.monotonic() - 30, 10.0
+        trainer.standing.idle = 0.0
+        shares.append(trainer.share)
+        trainer.config = dataclasses.replace(trainer.config, average=2)
+        shares.append(trainer.share)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(by_the_clock(files, "train.minutes=1"), tmp_path / "run", update=look)
+    assert shares == pytest.approx([30 / 50, 30 / 40], rel=1e-2)
+
+
 @pytest.mark.serial
 def test_earlier_sittings_count(files: list[str], tmp_path: Path) -> None:
     config = by_the_clock(files, "train.minutes=1")

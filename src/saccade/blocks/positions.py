@@ -52,13 +52,13 @@ class Formula(Positions):
         return F.embedding(positions, self._grown(int(positions.max()) + 1))
 
     def _computed(self, positions: Int[Tensor, "*P"]) -> Float[Tensor, "*P D"]:
-        return self.encode(positions.double()).to(self.table.dtype)
+        return self.encode(positions.double()).to(self.table)
 
     def _grown(self, size: int) -> Float[Tensor, "N D"]:
         if size > len(self.table):
             rows = max(size, self.rows, 2 * len(self.table))
             with torch.inference_mode(mode=False):  # training may use what serving computed
-                self.table = self._computed(torch.arange(rows, device=self.table.device))
+                self.table = self._computed(torch.arange(rows, device="cpu"))  # mps has no float64
         return self.table
 
 

@@ -132,6 +132,8 @@ def predict(
             out.write(show(number, answer))
             if aligned is not None:
                 aligned.write(answer["alignment"] + "\n")
+            if (number + 1) % BLOCK == 0:  # who reads along need not wait for the end
+                out.flush()
 
 
 def _checked(model: "Model", flags: ReadingFlags) -> "Reading":
@@ -171,13 +173,13 @@ def _answers(
 
 
 def _blocks(places: Places) -> Iterator[tuple[int, list[str]]]:
-    """Lines, some at a time, and the place of the first; one by one when somebody is typing."""
+    """Lines, some at a time, and the place of the first; one by one if somebody waits for each."""
     from saccade.data.lines import read_lines
 
     counts: Counter[str] = Counter()
     lines = read_lines(places.input, on_bad_utf8=places.on_bad_utf8, counts=counts)
-    typing = places.input == "-" and sys.stdin.isatty()
-    start, size = 0, 1 if typing else BLOCK
+    waiting = places.stream or (places.input == "-" and sys.stdin.isatty())
+    start, size = 0, 1 if waiting else BLOCK
     while texts := list(islice(lines, size)):
         yield start, [_unescaped(text) for text in texts] if places.unescape else texts
         start += len(texts)

@@ -246,7 +246,8 @@ def tensorboard(folder: Path) -> Iterator["Events"]:
     open_writers: list[Any] = []  # made when training starts: before that there may be no run
 
     def start(trainer: "Trainer") -> None:
-        open_writers.append(SummaryWriter(str(trainer.crew.run.path / folder)))
+        place, ahead = str(trainer.crew.run.path / folder), trainer.standing.step + 1
+        open_writers.append(SummaryWriter(place, purge_step=ahead))  # a resume comes by it again
 
     def update(_: "Trainer", update: "Update") -> None:
         if update.applied and update.step % 10 == 0:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 from saccade.blocks.state import Decoder, S
@@ -56,12 +56,18 @@ def top_p(p: float) -> Filter:
 
     def kept(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
         ordered, tokens = logits.sort(dim=-1, descending=True, stable=True)
-        mass = ordered.double().softmax(-1)
+        mass = _exact(ordered).softmax(-1)
         before = mass.cumsum(-1) - mass  # the mass of all that is more probable
-        beyond = torch.empty_like(before, dtype=torch.bool).scatter_(1, tokens, before >= p)
+        reached = (before >= p).to(tokens.device)
+        beyond = torch.empty_like(reached).scatter_(1, tokens, reached)
         return logits.masked_fill(beyond, NEVER)
 
     return kept if p < 1 else lambda logits: logits
+
+
+def _exact(logits: Float[Tensor, "N V"]) -> Float64[Tensor, "N V"]:
+    """In float64, which mps has not: from there, on the CPU."""
+    return (logits.cpu() if logits.is_mps else logits).double()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,14 +83,15 @@ class Draw:
     ) -> Int[Tensor, " N"]:
         for each in self.filters:
             log_probs = each(log_probs)
-        mass = log_probs.double().softmax(-1).cumsum(-1)  # (N, V)
+        mass = _exact(log_probs).softmax(-1).cumsum(-1)  # (N, V)
         uniform = [self.uniform(self.examples[sentence], position) for sentence in sentences]
         height = mass.new_tensor(uniform).unsqueeze(1) * mass[:, -1:]
         # Rounded up to the whole mass, a height would lie above every token.
         height = height.minimum(mass[:, -1:].nextafter(torch.zeros_like(height)))
         # The first token whose cumulated mass is above: never one of mass zero.
         token = torch.searchsorted(mass, height, right=True).squeeze(1)
-        return token.clamp(max=mass.shape[1] - 1)  # a row without any mass is all NaN
+        token = token.clamp(max=mass.shape[1] - 1)  # a row without any mass is all NaN
+        return token.to(log_probs.device)
 
     def uniform(self, example: int, position: int) -> float:
         """A number in [0, 1) with 53 random bits."""

@@ -116,7 +116,7 @@ def _pick(
         chosen = choose(weighed, sentences[rows])
         tokens.append(chosen)
         values.append(log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1))
-    return _joined(tokens).cpu(), _joined(values).double().cpu()
+    return _joined(tokens).cpu(), _joined(values).cpu().double()
 
 
 def _joined(parts: list[Tensor]) -> Tensor:

@@ -1,14 +1,17 @@
 """The tokenizers of a task: one for all texts, for both sides, or one each; trained, or found."""
 
-from collections.abc import Iterable
-from itertools import chain, islice
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
+from typing import TypeVar
 
 from saccade.data.readers import ParallelText
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer, train_tokenizer
 from saccade.errors import InputError
 
 SENTENCES = 100_000  # pairs or texts a tokenizer learns from: more change little but the time
+
+T = TypeVar("T")
 
 
 def tokenizer_files(joint: bool) -> list[str]:
@@ -20,7 +23,7 @@ def train_tokenizers(
     text: ParallelText, kind: str, vocab_size: int, *, joint: bool, lowercase: bool
 ) -> tuple[Tokenizer, Tokenizer]:
     """For source and target, the same if joint."""
-    pairs = list(_some(text, SENTENCES))
+    pairs = spread(text, SENTENCES)
     sides: list[Iterable[str]] = [[source for source, _ in pairs], [target for _, target in pairs]]
     if joint:
         sides = [chain(*sides)]
@@ -31,22 +34,32 @@ def train_tokenizers(
 def train_on_texts(
     texts: Iterable[str], kind: str, vocab_size: int, *, lowercase: bool
 ) -> Tokenizer:
-    """For one side: from the first texts, and where an alphabet is learned, from that of all."""
-    rest = iter(texts)
-    found = list(islice(rest, SENTENCES))
-    known = set[str]().union(*found) if TOKENIZERS[kind].alphabet else None
-    # As above, all are read; what is new in a text counts once for it.
-    for text in rest:
-        if known is not None and not known.issuperset(text):
-            found.append("".join(sorted({*text} - known)))
+    """For one side; where an alphabet is learned, no character of any text is missing in it."""
+    seen: set[str] = set()
+
+    def noted() -> Iterator[str]:
+        for text in texts:
+            seen.update(text)
+            yield text
+
+    found = spread(noted() if TOKENIZERS[kind].alphabet else texts, SENTENCES)
+    if missing := seen.difference(*found):
+        found.append("".join(sorted(missing)))
     return train_tokenizer(kind, found, vocab_size, lowercase)
 
 
-def _some(text: ParallelText, most: int) -> Iterable[tuple[str, str]]:
-    """All pairs are read, so that what is wrong with the last is known at once; some are kept."""
-    for number, pair in enumerate(text):
-        if number < most:
-            yield pair
+def spread(items: Iterable[T], most: int) -> list[T]:
+    """Every n-th, so that there are `most` at most; the last is read too, if wrong it is known."""
+    kept: list[T] = []
+    every = 1
+    for number, item in enumerate(items):
+        if number % every:
+            continue
+        if len(kept) == most:
+            kept, every = kept[::2], 2 * every
+        if number % every == 0:
+            kept.append(item)
+    return kept
 
 
 def find_tokenizers(name: str) -> tuple[Tokenizer, Tokenizer]:

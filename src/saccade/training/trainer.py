@@ -91,6 +91,7 @@ class Trainer:
         # Of the time there is to train in: starting up and the last evaluation are not part of it.
         standing = self.standing
         reserve = standing.reserve or min(EVALUATION_SECONDS, EVALUATING * 60 * minutes)
+        reserve *= 2 if self.config.average > 1 else 1  # the last weights, and then their average
         available = 60 * minutes - reserve - standing.idle
         by_clock = (self.seconds - standing.idle) / available if available > 0 else 1.0
         return min(1.0, max(by_steps, by_clock))
