@@ -1,5 +1,6 @@
 """Step by step: the lecture's numbers, and the layer's own output from the numbers shown."""
 
+import dataclasses
 import json
 
 import pytest
@@ -15,6 +16,7 @@ from saccade.errors import InputError
 from saccade.inspection.ablation import without_heads
 from saccade.inspection.explain import (
     FORMULAS,
+    Explanation,
     _default_layer,
     _find_token,
     explain,
@@ -149,7 +151,7 @@ def test_a_token_is_found_by_place_or_text():
     by_text, by_place = explain(model, "", token="y"), explain(model, "", token=1)
     assert by_text.to_dict() == by_place.to_dict()
     assert by_text.layer == "decoder.1.cross_attention"
-    with pytest.raises(InputError, match="no token 3: there are tokens 0 to 2"):
+    with pytest.raises(InputError, match="no token 3: there are 0 to 2: x y"):
         explain(model, "", token=3)
     with pytest.raises(InputError, match="no token is 'z'; known: x, y, </s>"):
         explain(model, "", token="z")
@@ -222,6 +224,20 @@ def test_what_an_attention_does_not_show_is_left_out():
         pass
 
 
+def test_keys_that_the_mask_hides_at_the_end_are_told_in_one_line():
+    q, k = torch.ones(1, 2), torch.arange(10.0).view(1, 5, 2)
+    mask = torch.tensor([False, True, True, False, False])
+    steps = work_out(q, k, k, mask=mask)
+    keys = [*"abcde"]
+    found = Explanation("layer", 0, 1, 2, "c", keys, "", steps)
+    told = found.table()
+    assert "and 2 later tokens, masked" in told
+    assert [line.split()[0] for line in told.splitlines()[4:7]] == [*"abc"]
+    assert len(found.to_dict()["weights"]) == 5
+    alone = dataclasses.replace(found, steps=work_out(q, k, k))
+    assert "masked" not in alone.table()
+
+
 def test_a_model_without_attention_is_refused():
     class Counts(torch.nn.Module):
         """As a Markov chain: it never heard of attention."""
@@ -231,5 +247,5 @@ def test_a_model_without_attention_is_refused():
 
 
 def test_a_token_that_is_not_there_is_told_with_those_that_are():
-    with pytest.raises(InputError, match="no token 2: it asks with 2, from 0: Elle </s>"):
+    with pytest.raises(InputError, match="no token 2: there are 0 to 1: Elle </s>"):
         _find_token(2, ["Elle", "</s>"])

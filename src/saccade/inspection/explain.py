@@ -57,6 +57,9 @@ FORMULAS: dict[type[Score], str] = {
 PRODUCTS = (Dot, ScaledDot, General)  # their first step is the product of q and a (prepared) k
 
 
+BY_KEY = ("k", "products", "scores", "allowed", "weights", "v", "weighted")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Steps:
     """The numbers in the order in which they come about; None: this attention has no such step."""
@@ -134,14 +137,20 @@ class Explanation:
         return parts | found
 
     def table(self) -> str:
-        """The same for the terminal, a line for each key; of vectors the first numbers."""
-        steps = self.steps
+        """The same for the terminal, a line for each key; of vectors the first numbers.
+
+        What the mask hides behind the last key that counts is told in one line.
+        """
+        steps, shown = self.steps, self._until_masked()
+        hidden = len(self.keys) - len(shown.keys)
         lines = [f"{label(self.query)} (token {self.token}) in {self.layer}, head {self.head}"]
         if self.formula:
             lines.append(f"score {self.formula}")
         if steps.q is not None:
             lines.append(f"q {vector(steps.q)}")
-        lines += ["", *table(self._columns())]
+        lines += ["", *table(shown._columns())]
+        if hidden:
+            lines.append(f"and {hidden:,} later token{'s' * (hidden > 1)}, masked")
         if steps.joined is not None and self.heads > 1:
             lines += ["", f"heads 0 to {self.heads - 1} side by side {vector(steps.joined)}"]
         if steps.output is not None:
@@ -150,6 +159,16 @@ class Explanation:
 
     def __str__(self) -> str:
         return self.table()
+
+    def _until_masked(self) -> "Explanation":
+        """The keys up to the last that may be looked at."""
+        allowed = self.steps.allowed
+        if allowed is None or bool(allowed[-1]):
+            return self
+        end = int(allowed.nonzero().max()) + 1 if bool(allowed.any()) else 0
+        cut = {name: x[:end] for name in BY_KEY if (x := getattr(self.steps, name)) is not None}
+        steps = dataclasses.replace(self.steps, **cut)
+        return dataclasses.replace(self, keys=self.keys[:end], steps=steps)
 
     def _columns(self) -> list[list[str]]:
         """A heading, a cell for each key and a sum, for each step there is."""
@@ -222,7 +241,7 @@ def _find_token(token: int | str, queries: Sequence[str]) -> int:
         return list(queries).index(token)
     if not 0 <= token < len(queries):
         there = " ".join(queries)
-        raise InputError(f"no token {token}: it asks with {len(queries)}, from 0: {there[:80]}")
+        raise InputError(f"no token {token}: there are 0 to {len(queries) - 1}: {there[:80]}")
     return token
 
 
