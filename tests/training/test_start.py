@@ -17,7 +17,7 @@ from tiny_runs import everything, tiny, train, write_corpus
 from saccade import cli
 from saccade.blocks.norms import LayerNorm
 from saccade.config import merge, override
-from saccade.errors import InputError
+from saccade.errors import InputError, TrainingError
 from saccade.tasks.translate import Translate
 from saccade.training import machine, start, trainer
 from saccade.training.checkpoint import load_tensors, steps
@@ -601,9 +601,11 @@ def test_unset_budget_is_a_default_of_minutes(tmp_path: Path, files: list[str]) 
     config = tiny(files)
     del config["train"]["steps"]
     before = time.monotonic() - 3600  # the budget began an hour ago
-    run = train_run(config, tmp_path / "run", Start(started_at=before))
+    with pytest.raises(TrainingError, match="the 15 minutes were over"):
+        train_run(config, tmp_path / "run", Start(started_at=before))
+    run = Run(tmp_path / "run")
     assert run.config()["train"]["minutes"] == 15
-    assert steps(run.checkpoints) == [0]
+    assert steps(run.checkpoints) == []
 
 
 def test_patience_needs_something_to_count(tmp_path: Path, files: list[str]) -> None:
