@@ -1,7 +1,7 @@
 """A corpus of forty lines, and runs so small that training one takes a moment."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +74,18 @@ def train(config: Mapping[str, Any], out: Path, **how: Any) -> tuple[Run, list[s
     warnings: list[str] = []
     hears = {name: how.pop(name) for name in ("update", "evaluation", "finish") if name in how}
     return train_run(config, out, Start(**how), Events(warn=warnings.append, **hears)), warnings
+
+
+class Killed(BaseException):
+    """What a kill looks like from inside: nothing after it runs."""
+
+
+def die_at(step: int) -> Callable[[Any, Any], None]:
+    def update(_: Any, update: Any) -> None:
+        if update.step == step:
+            raise Killed
+
+    return update
 
 
 def everything(folder: Path) -> dict[str, bytes]:

@@ -3,18 +3,14 @@
 import dataclasses
 import json
 import re
-import shlex
-import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tiny_runs import everything, tiny, train, write_corpus
+from tiny_runs import Killed, die_at, everything, tiny, train, write_corpus
 
-from saccade import cli
 from saccade.blocks.norms import LayerNorm
 from saccade.config import merge, override
 from saccade.errors import InputError, TrainingError
@@ -36,18 +32,6 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 @pytest.fixture
 def config(files: list[str]) -> dict[str, Any]:
     return tiny(files, {"task": {"dev": files}}, DEV)
-
-
-class Killed(BaseException):
-    """What a kill looks like from inside: nothing after it runs."""
-
-
-def die_at(step: int) -> Callable[[Any, Any], None]:
-    def update(_: Any, update: Any) -> None:
-        if update.step == step:
-            raise Killed
-
-    return update
 
 
 # --- the folder --------------------------------------------------------------------------------
@@ -425,112 +409,6 @@ def test_the_card_of_a_resumed_run_tells_its_quality(
     card = (run.path / "README.md").read_text()
     assert "BLEU 9.00 (nrefs:1" in card
     assert "6 updates" in card
-
-
-# --- init --------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def parent(files: list[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
-    config = tiny(files, {"model": {"dropout": 0.0}})
-    return train(config, tmp_path_factory.mktemp("runs") / "parent")[0]
-
-
-def test_init_takes_over_weights_tokenizer_and_shape(tmp_path: Path, parent: Run) -> None:
-    other = write_corpus(tmp_path, "other", 10, seed=9)
-    config = override(tiny(other), ["train.steps=1", "train.peak_rate=1e-30"])
-    config["model"] = {}  # all that is unset is taken over
-    run, _ = train(config, tmp_path / "run", init=str(parent.path))
-    theirs = load_tensors(parent.weights)
-    assert all(
-        torch.equal(tensor, theirs[name]) for name, tensor in load_tensors(run.weights).items()
-    )
-    assert run.settings().model == parent.settings().model
-    name = "tokenizer.json"
-    assert (run.path / name).read_bytes() == (parent.path / name).read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("setting", "told"),
-    [
-        ("model.dim=32", "model.dim is 16, not 32"),
-        ("model.norm=rms", "model.norm is 'layer', not 'rms'"),
-        ("model.score=dot", "model.score is 'scaled-dot', not 'dot'"),
-        ("model.preset=small", "model.preset is 'tiny', not 'small'"),
-        ("task.tokenizer=words", "task.tokenizer is 'characters', not 'words'"),
-        ("task.vocab_size=70", "task.vocab_size is 4000, not 70"),
-        ("task.joint=false", "task.joint is True, not False"),
-        ("task.lowercase=true", "task.lowercase is False, not True"),
-    ],
-)
-def test_init_refuses_what_it_would_not_heed(
-    tmp_path: Path, parent: Run, files: list[str], setting: str, told: str
-) -> None:
-    with pytest.raises(InputError, match=re.escape(told)):
-        train(override(tiny(files), [setting]), tmp_path / "run", init=str(parent.path))
-    assert not (tmp_path / "run").exists()
-
-
-def test_init_heeds_dropout(tmp_path: Path, parent: Run, files: list[str]) -> None:
-    sets = ["model.dropout=0.3", "model.ffn_dropout=0.2", "train.steps=1"]
-    run, _ = train(override(tiny(files), sets), tmp_path / "run", init=str(parent.path))
-    wanted = {**parent.settings().model, "dropout": 0.3, "ffn_dropout": 0.2}
-    assert run.settings().model == wanted
-
-
-def test_the_command_on_the_card_of_a_run_begun_by_init_makes_it_again(
-    tmp_path: Path, parent: Run, files: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = override(tiny(files), ["model.dropout=0.3", "train.steps=2"])
-    run, _ = train(config, tmp_path / "a run", init=str(parent.path))
-    card = (run.path / "README.md").read_text()
-    (line,) = re.findall(r"^saccade (train .*)$", card, re.MULTILINE)
-    monkeypatch.chdir(tmp_path)
-    assert cli.run(shlex.split(line)) == 0
-    assert (tmp_path / "NEW" / "model.safetensors").read_bytes() == run.weights.read_bytes()
-
-
-def test_init_fills_the_moving_average_too(tmp_path: Path, parent: Run, files: list[str]) -> None:
-    config = override(tiny(files), ["train.steps=1", "train.peak_rate=1e-30", "train.ema=0.5"])
-    run, _ = train(config, tmp_path / "run", init=str(parent.path))
-    theirs = load_tensors(parent.weights)
-    for name, tensor in load_tensors(run.weights).items():
-        assert torch.allclose(tensor, theirs[name], atol=1e-6), name
-
-
-def test_a_run_begun_by_init_resumes_by_the_same_command(
-    tmp_path: Path, parent: Run, files: list[str]
-) -> None:
-    config = override(tiny(files), ["train.save_every=2", "train.seed=5"])
-    whole, _ = train(config, tmp_path / "whole", init=str(parent.path), resume=True)
-    for step in (1, 5):  # before and after the first checkpoint
-        out = tmp_path / f"cut-{step}"
-        with pytest.raises(Killed):
-            train(config, out, init=str(parent.path), resume=True, update=die_at(step))
-        run, _ = train(config, out, init=str(parent.path), resume=True)
-        assert run.weights.read_bytes() == whole.weights.read_bytes()
-
-
-def test_init_of_what_is_no_model_leaves_nothing(
-    tmp_path: Path, parent: Run, files: list[str]
-) -> None:
-    shutil.copytree(parent.path, tmp_path / "bare")
-    (tmp_path / "bare" / "model.safetensors").unlink()
-    for init in (tmp_path / "bare", tmp_path / "nowhere"):
-        with pytest.raises(InputError, match=init.name):
-            train(tiny(files), tmp_path / "run", init=str(init))
-        assert not (tmp_path / "run").exists()
-
-
-def test_init_from_another_model_is_refused(
-    tmp_path: Path, parent: Run, files: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    from saccade.models import MODELS
-
-    monkeypatch.setitem(MODELS, "other", MODELS["transformer"])
-    config = tiny(files, {"model": {"name": "other"}})
-    with pytest.raises(InputError, match="is a transformer, not other"):
-        train(config, tmp_path / "run", init=str(parent.path))
 
 
 # --- seeds -------------------------------------------------------------------------------------
