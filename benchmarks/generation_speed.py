@@ -88,28 +88,29 @@ def _by_place(found: Sequence[Competitor], options: GenerationOptions) -> Report
     report = Report(
         "generation-places",
         f"Generation, CPU-microseconds a token, streamed: the first {span} of {new:,}, the "
-        f"last {span}, and what attention alone takes there",
+        f"last {span}, and how much of it is attention",
         ["", f"first {span}", f"last {span}", "growth"],
     )
-    costs: dict[str, list[tuple[float, float]]] = {each.name: [] for each in found}
-    alone: list[tuple[float, float]] = []
+    costs: dict[str, list[tuple[float, float]]] = {}  # of a token at the begin and at the end
     for number in range(options.rounds):
         for each in found if number % 2 == 0 else found[::-1]:
             moments = each.turn({"length": new, "timed": True}).answers[0]["moments"]
             assert len(moments) == new, f"{each.name}: {len(moments)} pieces of {new} tokens"
-            first = (moments[span] - moments[0]) / span
-            costs[each.name].append((first, (moments[-1] - moments[-1 - span]) / span))
-        middles = [span // 2, new - span // 2]
-        first, last = found[0].turn({"attention": middles}).answers[0]["seconds"]
-        alone.append((first, last))
-    costs["saccade's attention alone"] = alone
+            for what, seconds in zip(
+                ("", ", its attention"), zip(*moments, strict=True), strict=True
+            ):
+                first = (seconds[span] - seconds[0]) / span
+                last = (seconds[-1] - seconds[-1 - span]) / span
+                costs.setdefault(each.name + what, []).append((first, last))
     for name, each in costs.items():
         columns = ([a for a, _ in each], [b for _, b in each], [b - a for a, b in each])
         cells = [str(Spread.of([1e6 * value for value in column])) for column in columns]
         report.rows.append([name, *cells])
     rest = [
         (last - (b - a)) / first
-        for (first, last), (a, b) in zip(costs["saccade"], alone, strict=True)
+        for (first, last), (a, b) in zip(
+            *(costs[name] for name in ("saccade", "saccade, its attention")), strict=True
+        )
     ]
     what = f"saccade, last {span} less what attention grew, to first {span}"
     report.targets.append(Target(what, GROWTH, Spread.of(rest).median, at_most=True))

@@ -1,19 +1,20 @@
 """One process that goes on with a text: generation_worker.py ENGINE RUN, one thread, batch 1.
 
 On {"length": N, "timed": false} it reads one character and says N more, greedily: answers with
-their ids; if timed, with the CPU-seconds used up to each, which other work disturbs less. On
-{"attention": [L, ...]} saccade's answers with the CPU-seconds that a token's attention alone takes
-when so many are in the cache.
+their ids; if timed, with the CPU-seconds used up to each, which other work disturbs less, and how
+much of them the attention kernel used, measured where it runs: by itself, again and again, it would
+find its keys and values in a warm cache.
 """
 
 import contextlib
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from competitors import Answer, answer
 from peers import gpt2_twin
 
@@ -22,7 +23,6 @@ from saccade.training.model import load
 from saccade.training.team import follow_parent
 
 PROMPT = "\n"
-REPEATS = 200  # of a measurement that takes microseconds
 
 
 def main(engine: str, run: str) -> None:
@@ -41,30 +41,40 @@ class Saccade:
         self.model = load(run)
 
     def __call__(self, order: Answer) -> Answer:
-        if "attention" in order:
-            return {"seconds": [self.attention(length) for length in order["attention"]]}
         options = DecodeOptions(beam=1, length=order["length"], length_penalty=0.0)
         if order["timed"]:
-            moments = [time.process_time() for _ in self.model.stream(PROMPT, options)]
+            with attention_timed() as attention:
+                moments = [
+                    (time.process_time(), attention.seconds)
+                    for _ in self.model.stream(PROMPT, options)
+                ]
             return {"moments": moments}
         [found] = self.model.predict([PROMPT], options)
         return {"ids": found.ids}
 
-    @torch.inference_mode()
-    def attention(self, length: int) -> float:
-        """Seconds that the attention of all layers takes for one token, the fastest of a few."""
-        layers: Any = self.model.module.layers
-        heads = self.model.module.config.heads
-        width = self.model.module.config.dim // heads
-        keys, values = torch.randn(2, len(layers), 1, heads, length, width)
-        query = torch.randn(1, heads, 1, width)
-        taken = []
-        for _ in range(REPEATS):
-            begun_at = time.process_time()
-            for layer, k, v in zip(layers, keys, values, strict=True):
-                layer.attention.context(query, k, v)
-            taken.append(time.process_time() - begun_at)
-        return sorted(taken)[REPEATS // 2]
+
+class Clock:
+    """Seconds so far."""
+
+    seconds = 0.0
+
+
+@contextlib.contextmanager
+def attention_timed() -> Iterator[Clock]:
+    """While the block runs, count the CPU-seconds of the attention kernel."""
+    clock, kernel = Clock(), F.scaled_dot_product_attention
+
+    def timed(*tensors: Any, **options: Any) -> torch.Tensor:
+        begun_at = time.process_time()
+        averages = kernel(*tensors, **options)
+        clock.seconds += time.process_time() - begun_at
+        return averages
+
+    F.scaled_dot_product_attention = timed
+    try:
+        yield clock
+    finally:
+        F.scaled_dot_product_attention = kernel
 
 
 class HuggingFace:
@@ -78,18 +88,20 @@ class HuggingFace:
     @torch.inference_mode()
     def __call__(self, order: Answer) -> Answer:
         prompt = torch.tensor([self.tokenizer.encode(PROMPT)])
-        moments = Moments()
         # What saccade never says of plain text; for the check of equal outputs, not for the clock.
         never = {} if not order.get("checked") else {"suppress_tokens": self.never()}
-        found = self.twin.generate(
-            input_ids=prompt,
-            attention_mask=torch.ones_like(prompt),
-            do_sample=False,
-            max_new_tokens=order["length"],
-            use_cache=True,
-            streamer=moments if order["timed"] else None,
-            **never,
-        )
+        watched = attention_timed() if order["timed"] else contextlib.nullcontext(Clock())
+        with watched as attention:
+            moments = Moments(attention)
+            found = self.twin.generate(
+                input_ids=prompt,
+                attention_mask=torch.ones_like(prompt),
+                do_sample=False,
+                max_new_tokens=order["length"],
+                use_cache=True,
+                streamer=moments if order["timed"] else None,
+                **never,
+            )
         if order["timed"]:
             return {"moments": moments.found[1:]}  # the first is the prompt's
         return {"ids": found[0, prompt.shape[1] :].tolist()}
@@ -102,11 +114,12 @@ class HuggingFace:
 class Moments:
     """A streamer, in Hugging Face's words, that only looks at the clock."""
 
-    def __init__(self) -> None:
-        self.found: list[float] = []
+    def __init__(self, attention: Clock) -> None:
+        self.attention = attention
+        self.found: list[tuple[float, float]] = []
 
     def put(self, _: Any) -> None:
-        self.found.append(time.process_time())
+        self.found.append((time.process_time(), self.attention.seconds))
 
     def end(self) -> None:
         """Nothing is held back."""

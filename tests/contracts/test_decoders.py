@@ -99,6 +99,17 @@ def test_step_by_step_is_all_at_once(variant):
     assert state.rows == len(SOURCES)
 
 
+@ALL
+def test_a_step_where_gradients_are_wanted_is_the_same(variant):
+    """By modules there, by plain functions elsewhere: `blocks/swift.py`."""
+    model, source = variant.build(), padded(*SOURCES, extra=2, pad=4)
+    swiftly, _ = stepped(model, model.start(source), TARGETS)
+    with torch.enable_grad():
+        by_modules, _ = stepped(model, model.start(source), TARGETS)
+    assert by_modules.requires_grad
+    torch.testing.assert_close(by_modules.detach(), swiftly, **CLOSE)
+
+
 @EACH
 @pytest.mark.parametrize("lengths", [(3, 3, 3, 3), (1, 0, 4, 2), (0, 0, 0, 0), (0, 0, 1, 0)])
 def test_a_prefix_read_at_once_is_one_read_step_by_step(variant, lengths):

@@ -69,11 +69,21 @@ class Attention(Observed):
         dropout: float = 0.0,
     ):
         super().__init__()
-        self.heads = heads
+        self.heads, self.width = heads, widths.value_head
         self.score = score(widths.head, widths.head)
         self.output = nn.Linear(heads * widths.value_head, widths.output, bias=bias)
         self.dropout = Dropout(dropout)
         self.kernel = isinstance(self.score, ScaledDot)  # the one score that the kernel computes
+
+    @property
+    def drops(self) -> bool:
+        """Whether weights are dropped: the kernel's own dropout is not a function of our keys."""
+        return self.training and self.dropout.p > 0
+
+    @property
+    def plain(self) -> bool:
+        """Whether the kernel is all there is: nobody looks, and nothing is switched off."""
+        return self.kernel and not self.watched and self.switches is None and not self.drops
 
     def context(
         self,
@@ -83,9 +93,7 @@ class Attention(Observed):
         mask: Bool[Tensor, "#B #H #T S"] | None = None,
     ) -> Float[Tensor, "B T J"]:
         """The heads' weighted averages, joined; `keys` have been through `score.prepare`."""
-        # The kernel's own dropout is not a function of our keys.
-        drops = self.training and self.dropout.p > 0
-        if self.kernel and not self.watched and not drops:
+        if self.kernel and not self.watched and not self.drops:
             averages = F.scaled_dot_product_attention(query, keys, value, mask)
         else:
             scores = self.score(query, keys)

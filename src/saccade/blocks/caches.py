@@ -1,6 +1,9 @@
 """What an attentive decoder remembers: its own past by row, and the sources, stored once."""
 
+import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -44,6 +47,23 @@ class Room:
         """A copy for some rows."""
         rows = rows.to(self.keys.device)  # search works on the CPU
         return Room(self.keys.index_select(1, rows), self.values.index_select(1, rows), used)
+
+
+class Places(NamedTuple):
+    """All that one layer of a cache shows, and its newest places, to be written once."""
+
+    keys: Float[Tensor, "N H L A"]
+    values: Float[Tensor, "N H L K"]
+    new_keys: Float[Tensor, "N H T A"]
+    new_values: Float[Tensor, "N H T K"]
+
+    def write(
+        self, keys: Float[Tensor, "N H T A"], values: Float[Tensor, "N H T K"]
+    ) -> tuple[Float[Tensor, "N H L A"], Float[Tensor, "N H L K"]]:
+        """Fill the newest places; all that the layer has now."""
+        self.new_keys.copy_(keys)
+        self.new_values.copy_(values)
+        return self.keys, self.values
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +169,15 @@ class KeyValueCache:
         causal = causal_mask(size, self.length, device=self.keys.device)
         return combine(self.mask, causal[None, None])
 
+    def layers(self, size: int = 1) -> Iterator[Places]:
+        """Every layer with its newest places; without gradients, as all are cut out at once."""
+        start = self.length - size
+        stores = (self.keys, self.values)
+        newest = (store.narrow(-2, start, size) for store in stores)
+        return itertools.starmap(
+            Places, zip(*(x.unbind() for x in (*stores, *newest)), strict=True)
+        )
+
     def append(
         self,
         layer: int,
@@ -156,10 +185,11 @@ class KeyValueCache:
         values: Float[Tensor, "N H T K"],
     ) -> tuple[Float[Tensor, "N H L A"], Float[Tensor, "N H L K"]]:
         """Write a layer's keys and values into the newest places; all that it has now."""
-        all_keys, all_values, size = self.keys[layer], self.values[layer], keys.shape[-2]
-        all_keys.narrow(-2, self.length - size, size).copy_(keys)
-        all_values.narrow(-2, self.length - size, size).copy_(values)
-        return all_keys, all_values
+        start, size = self.length - keys.shape[-2], keys.shape[-2]
+        stores = (self.keys[layer], self.values[layer])
+        return Places(*stores, *(store.narrow(-2, start, size) for store in stores)).write(
+            keys, values
+        )
 
     def attend(
         self,
@@ -225,9 +255,9 @@ class SourceMemory:
         if x.shape[1] > 1 or attention.watched:
             mask = None if self.mask is None else self.mask[self.index]
             return attention(x, keys[self.index], values[self.index], mask)
-        query = self._side_by_side(attention.query(x).squeeze(1))  # (B, W, D)
+        query = self.side_by_side(attention.query(x).squeeze(1))  # (B, W, D)
         context = attention.context(split_heads(query, attention.heads), keys, values, self.mask)
-        return attention.output(self._apart(context).unsqueeze(1))
+        return attention.output(self.apart(context).unsqueeze(1))
 
     def look(
         self,
@@ -244,12 +274,12 @@ class SourceMemory:
         if attention.watched:
             mask = None if mask is None else mask[self.index]
             return attention(query, keys[self.index], values[self.index], mask, steps)
-        query, steps = self._side_by_side(query.squeeze(1)), self._side_by_side(steps.squeeze(1))
+        query, steps = self.side_by_side(query.squeeze(1)), self.side_by_side(steps.squeeze(1))
         context, choice = attention(query, keys, values, mask, steps)
         assert choice is None, "nothing is drawn when not training"
-        return self._apart(context).unsqueeze(1), None
+        return self.apart(context).unsqueeze(1), None
 
-    def _side_by_side(self, x: Shaped[Tensor, "N *D"]) -> Shaped[Tensor, "B W *D"]:
+    def side_by_side(self, x: Shaped[Tensor, "N *D"]) -> Shaped[Tensor, "B W *D"]:
         """The rows of each source as if they were positions of one query."""
         sources, width = self.keys.shape[1], self.width
         if self.places is not None:
@@ -258,7 +288,7 @@ class SourceMemory:
             x = grid
         return x.view(sources, width, *x.shape[1:])
 
-    def _apart(self, x: Float[Tensor, "B W D"]) -> Float[Tensor, "N D"]:
+    def apart(self, x: Float[Tensor, "B W D"]) -> Float[Tensor, "N D"]:
         rows = x.flatten(0, 1)
         return rows if self.places is None else rows[self.places]
 

@@ -6,9 +6,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from saccade.blocks.attention import SelfAttention
-from saccade.blocks.caches import KeyValueCache
+from saccade.blocks.caches import KeyValueCache, Places
 from saccade.blocks.feedforward import FeedForward
 from saccade.blocks.norms import Placement
+from saccade.blocks.swift import SelfStep, around, self_attention, swift
 
 
 class SelfAttentionLayer(nn.Module):
@@ -39,3 +40,14 @@ class SelfAttentionLayer(nn.Module):
         """The same for T more tokens, with what was read before in a cache."""
         x = self.around_attention(x, lambda h: past.attend(number, self.attention, h, mask))
         return self.around_ffn(x, self.ffn)
+
+    def swift(self) -> SelfStep:
+        """`extend` for one token a row, by plain functions."""
+        attend, ffn = self_attention(self.attention), swift(self.ffn)
+        around_attention, around_ffn = around(self.around_attention), around(self.around_ffn)
+
+        def step(x: Tensor, places: Places, mask: Tensor | None) -> Tensor:
+            x = around_attention(x, lambda h: attend(h, places, mask))
+            return around_ffn(x, ffn)
+
+        return step

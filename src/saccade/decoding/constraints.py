@@ -7,6 +7,7 @@ A preference is weighed in when one path is chosen token by token, not in what t
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -42,8 +43,14 @@ class Banned:
         history: Int[Tensor, "N t"],  # noqa: ARG002
         sentence: Int[Tensor, " N"],  # noqa: ARG002
     ) -> Float[Tensor, "N V"]:
-        tokens = torch.tensor(self.tokens, dtype=torch.long, device=logits.device)
-        return logits.index_fill(1, tokens, NEVER)
+        return logits.index_fill(1, _ids(self.tokens, logits.device), NEVER)
+
+
+@cache
+def _ids(tokens: tuple[int, ...], device: torch.device) -> Int[Tensor, " n"]:
+    """Made once: a step of a small model is some hundred such operations."""
+    with torch.inference_mode(mode=False):  # whoever asked first, others may train with it
+        return torch.tensor(tokens, dtype=torch.long, device=device)
 
 
 @dataclass(frozen=True, slots=True)

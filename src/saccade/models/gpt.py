@@ -21,6 +21,7 @@ from saccade.blocks.masks import causal_mask
 from saccade.blocks.norms import PLACEMENTS, LayerNorm
 from saccade.blocks.positions import Learned
 from saccade.blocks.sequences import padded_in_front
+from saccade.blocks.swift import SelfStep, read_one
 from saccade.models.limits import check_rates, check_sizes
 
 INIT_STD = 0.02  # Radford et al. 2018, 4.1
@@ -123,7 +124,8 @@ class GPT(nn.Module):
         """So many rows; of a prefix, they read what the context has room for before a step."""
         weight = self.embedding.weight
         past = KeyValueCache.empty(len(self.layers), inputs, self.config.heads, weight)
-        state = GPTState(past, torch.empty(inputs, 0, dtype=torch.long, device=weight.device))
+        tokens = torch.empty(inputs, 0, dtype=torch.long, device=weight.device)
+        state = GPTState(past, tokens, [layer.swift() for layer in self.layers])
         if prefix is None:
             return state
         room = self.config.context - 1
@@ -155,11 +157,15 @@ class GPT(nn.Module):
         """Read T more tokens; with `counts`, only the last so many of a row are real."""
         size = tokens.shape[1]
         past = state.past.grow(size, counts)
-        x, mask = self.embedding(tokens) + past.encode(self.positions, size), past.mask_of(size)
-        for number, layer in enumerate(self.layers):
-            x = layer.extend(x, number, past, mask)
+        x = self.embedding(tokens) + past.encode(self.positions, size)
+        if size == 1 and not torch.is_grad_enabled():
+            x = read_one(state.layers, x, past)
+        else:
+            mask = past.mask_of(size)
+            for number, layer in enumerate(self.layers):
+                x = layer.extend(x, number, past, mask)
         read = torch.cat([state.tokens, tokens], dim=1)
-        return self.norm(x), GPTState(past, read)
+        return self.norm(x), GPTState(past, read, state.layers)
 
     @torch.no_grad()
     def _initialise(self) -> None:
@@ -183,6 +189,7 @@ class GPTState:
 
     past: KeyValueCache
     tokens: Int[Tensor, "N L"]  # newest last, as in the cache
+    layers: Sequence[SelfStep]  # what reads one token more
 
     @property
     def rows(self) -> int:
@@ -190,7 +197,7 @@ class GPTState:
 
     def select(self, rows: Int[Tensor, " N"]) -> "GPTState":
         past = self.past.select(rows)
-        return GPTState(past, self.tokens[rows, self.past.length - past.length :])
+        return GPTState(past, self.tokens[rows, self.past.length - past.length :], self.layers)
 
     def join(self, other: "GPTState") -> "GPTState":
         past = self.past.join(other.past)
@@ -198,7 +205,7 @@ class GPTState:
             nn.functional.pad(state.tokens, (past.length - state.past.length, 0))
             for state in (self, other)
         ]
-        return GPTState(past, torch.cat(both))
+        return GPTState(past, torch.cat(both), self.layers)
 
 
 def _layer(config: GPTConfig) -> SelfAttentionLayer:

@@ -1,7 +1,7 @@
 """The Transformer (Vaswani et al. 2017). Read top-down: config, model, layers, decoding state."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Literal, TypedDict
 
@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from saccade.blocks.activations import ACTIVATIONS
 from saccade.blocks.attention import CrossAttention, ScoreMaker, SelfAttention
-from saccade.blocks.caches import KeyValueCache, SourceMemory
+from saccade.blocks.caches import KeyValueCache, Places, SourceMemory
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
 from saccade.blocks.feedforward import FeedForward
@@ -21,9 +21,13 @@ from saccade.blocks.norms import NORMS, PLACEMENTS, Placement
 from saccade.blocks.positions import POSITIONS
 from saccade.blocks.scores import SCORES
 from saccade.blocks.sequences import Padded, padded_in_front
+from saccade.blocks.swift import around, cross_attention, read_one, self_attention, swift
 from saccade.config import find, part
 from saccade.errors import InputError
 from saccade.models.limits import check_rates, check_sizes
+
+# The sources, x (N, D), places in the cache, mask: the layer's output.
+DecoderStep = Callable[[SourceMemory, Tensor, Places, Tensor | None], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -143,7 +147,9 @@ class Transformer(nn.Module):
         )
         nothing = memory[:, :0]
         past = KeyValueCache.of(*_stack([layer.attention.project(nothing)[1:] for layer in layers]))
-        state = TransformerState(past, sources)
+        state = TransformerState(
+            past, sources, [layer.swift(number) for number, layer in enumerate(layers)]
+        )
         return state if prefix is None else self._read(prefix, state)
 
     def step(
@@ -169,11 +175,14 @@ class Transformer(nn.Module):
         """Read T more tokens; with `counts`, only the last so many of a row are real."""
         size = tokens.shape[1]
         past = state.past.grow(size, counts)
-        x, mask = self.target_embedding(tokens), past.mask_of(size)
-        x = x + past.encode(self.positions, size)
-        for number, layer in enumerate(self.decoder):
-            x = layer.extend(x, number, past, mask, state.memory)
-        return self.decoder_norm(x), TransformerState(past, state.memory)
+        x = self.target_embedding(tokens) + past.encode(self.positions, size)
+        if size == 1 and not torch.is_grad_enabled():
+            x = read_one([partial(step, state.memory) for step in state.layers], x, past)
+        else:
+            mask = past.mask_of(size)
+            for number, layer in enumerate(self.decoder):
+                x = layer.extend(x, number, past, mask, state.memory)
+        return self.decoder_norm(x), replace(state, past=past)
 
 
 class EncoderLayer(SelfAttentionLayer):
@@ -221,6 +230,20 @@ class DecoderLayer(nn.Module):
         x = self.around_cross_attention(x, lambda h: memory.attend(number, self.cross_attention, h))
         return self.around_ffn(x, self.ffn)
 
+    def swift(self, number: int) -> DecoderStep:
+        """`extend` for one token a row, by plain functions."""
+        attend, look = self_attention(self.attention), cross_attention(self.cross_attention)
+        around_attention = around(self.around_attention)
+        around_cross_attention = around(self.around_cross_attention)
+        around_ffn, ffn = around(self.around_ffn), swift(self.ffn)
+
+        def step(memory: SourceMemory, x: Tensor, places: Places, mask: Tensor | None) -> Tensor:
+            x = around_attention(x, lambda h: attend(h, places, mask))
+            x = around_cross_attention(x, lambda h: look(h, memory, number))
+            return around_ffn(x, ffn)
+
+        return step
+
 
 @dataclass(frozen=True, slots=True)
 class TransformerState:
@@ -228,16 +251,18 @@ class TransformerState:
 
     past: KeyValueCache
     memory: SourceMemory
+    layers: Sequence[DecoderStep]  # what reads one token more
 
     @property
     def rows(self) -> int:
         return len(self.past.ages)
 
     def select(self, rows: Int[Tensor, " N"]) -> "TransformerState":
-        return TransformerState(self.past.select(rows), self.memory.select(rows))
+        return TransformerState(self.past.select(rows), self.memory.select(rows), self.layers)
 
     def join(self, other: "TransformerState") -> "TransformerState":
-        return TransformerState(self.past.join(other.past), self.memory.join(other.memory))
+        past, memory = self.past.join(other.past), self.memory.join(other.memory)
+        return TransformerState(past, memory, self.layers)
 
 
 def _stack(layers: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:

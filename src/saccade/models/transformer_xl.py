@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from saccade.blocks.activations import ACTIVATIONS
-from saccade.blocks.caches import KeyValueCache
+from saccade.blocks.caches import KeyValueCache, Places
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
 from saccade.blocks.feedforward import FeedForward
@@ -18,6 +18,7 @@ from saccade.blocks.norms import PLACEMENTS, LayerNorm
 from saccade.blocks.positions import Sinusoidal
 from saccade.blocks.relative import RelativeAttention
 from saccade.blocks.sequences import padded_in_front
+from saccade.blocks.swift import SelfStep, around, read_one, swift
 from saccade.errors import InputError
 from saccade.models.limits import MOST, check_rates, check_sizes
 
@@ -111,7 +112,8 @@ class TransformerXL(nn.Module):
     ) -> "TransformerXLState":
         weight = self.embedding.weight
         state = TransformerXLState(
-            KeyValueCache.empty(len(self.layers), inputs, self.config.heads, weight)
+            KeyValueCache.empty(len(self.layers), inputs, self.config.heads, weight),
+            [layer.swift() for layer in self.layers],
         )
         if prefix is None:
             return state
@@ -142,13 +144,15 @@ class TransformerXL(nn.Module):
         """Read T more tokens, one by one or at once; of a row only the last `counts` are real."""
         size = tokens.shape[1]
         past = state.past.newest(self.memory).grow(size, counts)
-        x, mask = self.embedding(tokens), past.mask
-        if size > 1:
+        x = self.embedding(tokens)
+        if size == 1 and not torch.is_grad_enabled():
+            x = read_one(state.layers, x, past)
+        else:
             window = window_mask(size, self.memory, keys=past.length, device=tokens.device)
-            mask = combine(mask, window[None, None])
-        for number, layer in enumerate(self.layers):
-            x = layer.extend(x, number, past, mask)
-        return self.norm(x), TransformerXLState(past)
+            mask = combine(past.mask, window[None, None])
+            for number, layer in enumerate(self.layers):
+                x = layer.extend(x, number, past, mask)
+        return self.norm(x), TransformerXLState(past, state.layers)
 
 
 class TransformerXLLayer(nn.Module):
@@ -200,22 +204,37 @@ class TransformerXLLayer(nn.Module):
 
         return self.around_ffn(self.around_attention(x, attend), self.ffn)
 
+    def swift(self) -> SelfStep:
+        """`extend` for one token a row, by plain functions around the attention."""
+        attention, ffn = self.attention, swift(self.ffn)
+        around_attention, around_ffn = around(self.around_attention), around(self.around_ffn)
+
+        def step(x: Tensor, places: Places, mask: Tensor | None) -> Tensor:
+            def attend(h: Tensor) -> Tensor:
+                token = h.unsqueeze(1)
+                return attention(token, *places.write(*attention.project(token)), mask).squeeze(1)
+
+            return around_ffn(around_attention(x, attend), ffn)
+
+        return step
+
 
 @dataclass(frozen=True, slots=True)
 class TransformerXLState:
     """The keys and values of what each row remembers."""
 
     past: KeyValueCache
+    layers: Sequence[SelfStep]  # what reads one token more
 
     @property
     def rows(self) -> int:
         return len(self.past.ages)
 
     def select(self, rows: Int[Tensor, " N"]) -> "TransformerXLState":
-        return TransformerXLState(self.past.select(rows))
+        return TransformerXLState(self.past.select(rows), self.layers)
 
     def join(self, other: "TransformerXLState") -> "TransformerXLState":
-        return TransformerXLState(self.past.join(other.past))
+        return TransformerXLState(self.past.join(other.past), self.layers)
 
 
 def _last(read: Float[Tensor, "B S D"], size: int) -> Float[Tensor, "B M D"]:

@@ -1,0 +1,119 @@
+"""A decoder's step by plain functions: what its modules compute, without what calling them costs.
+
+A token is so little work that looking parts up, hooks and dropout that drops nothing take as long
+as the numbers do. `swift(module)` is a module's forward for rows (N, D), its parameters bound; the
+readable twins are the modules' own forwards and the layers' `extend`, whose bits it must give.
+Gradients are not for here: the functions write into caches that belong to nobody's graph.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from saccade.blocks.attention import CrossAttention, SelfAttention, split_heads
+from saccade.blocks.caches import KeyValueCache, Places, SourceMemory
+from saccade.blocks.dropout import Dropout
+from saccade.blocks.feedforward import FeedForward
+from saccade.blocks.norms import OutputNorm, Placement, PostNorm, PreNorm
+
+Function = Callable[[Tensor], Tensor]
+Around = Callable[[Tensor, Function], Tensor]  # x, sublayer
+SelfStep = Callable[[Tensor, Places, Tensor | None], Tensor]  # x, places in the cache, mask
+CrossStep = Callable[[Tensor, SourceMemory, int], Tensor]  # x, sources, number of the layer
+
+
+def swift(module: nn.Module) -> Function:
+    """The function of rows that a module is; one that is not in the table is called as it is."""
+    make = MAKERS.get(type(module))
+    if make is None or module._forward_hooks or module._forward_pre_hooks:
+        return lambda x: module(x.unsqueeze(1)).squeeze(1)
+    return make(module)
+
+
+def _linear(linear: Any) -> Function:
+    weight, bias = linear.weight, linear.bias
+    return lambda x: F.linear(x, weight, bias)
+
+
+def _layer_norm(norm: Any) -> Function:
+    shape, weight, bias, eps = norm.normalized_shape, norm.weight, norm.bias, norm.eps
+    return lambda x: F.layer_norm(x, shape, weight, bias, eps)
+
+
+def _dropout(dropout: Any) -> Function:
+    return dropout if dropout.training and dropout.p else lambda x: x
+
+
+def _feed_forward(ffn: Any) -> Function:
+    expand, activation, contract = swift(ffn.expand), ffn.activation, swift(ffn.contract)
+    drop = swift(ffn.dropout)
+    return lambda x: contract(drop(activation(expand(x))))
+
+
+MAKERS: dict[type[nn.Module], Callable[[Any], Function]] = {
+    nn.Linear: _linear,
+    nn.LayerNorm: _layer_norm,
+    Dropout: _dropout,
+    FeedForward: _feed_forward,
+}
+
+
+def around(placement: Placement) -> Around:
+    """The residual connection with its norm and dropout, as a function of rows and a sublayer."""
+    make = PLACES.get(type(placement))
+    if make is None:
+        return lambda x, f: placement(x.unsqueeze(1), lambda h: f(h.squeeze(1)).unsqueeze(1))[:, 0]
+    return make(swift(placement.norm), swift(placement.dropout))
+
+
+PLACES: dict[type[Placement], Callable[[Function, Function], Around]] = {
+    PostNorm: lambda norm, drop: lambda x, f: norm(x + drop(f(x))),
+    PreNorm: lambda norm, drop: lambda x, f: x + drop(f(norm(x))),
+    OutputNorm: lambda norm, drop: lambda x, f: x + norm(drop(f(x))),
+}
+
+
+def self_attention(attention: SelfAttention) -> SelfStep:
+    """`KeyValueCache.attend` for one token a row."""
+    project, output = swift(attention.query_key_value), swift(attention.output)
+    heads, width = attention.heads, attention.width
+
+    def attend(
+        x: Float[Tensor, "N D"], places: Places, mask: Bool[Tensor, "N 1 1 L"] | None
+    ) -> Float[Tensor, "N D"]:
+        if not attention.plain:
+            query, *new = attention.project(x.unsqueeze(1))
+            return attention.attend(query, *places.write(*new), mask).squeeze(1)
+        query, *new = project(x).view(len(x), 3, heads, 1, width).unbind(1)  # (N, H, 1, K)
+        averages = F.scaled_dot_product_attention(query, *places.write(*new), mask)
+        return output(averages.view(len(x), heads * width))
+
+    return attend
+
+
+def cross_attention(attention: CrossAttention) -> CrossStep:
+    """`SourceMemory.attend` for one token a row."""
+    project, output, heads = swift(attention.query), swift(attention.output), attention.heads
+
+    def attend(x: Float[Tensor, "N D"], memory: SourceMemory, number: int) -> Float[Tensor, "N D"]:
+        if not attention.plain:
+            return memory.attend(number, attention, x.unsqueeze(1)).squeeze(1)
+        query = split_heads(memory.side_by_side(project(x)), heads)  # (B, H, W, K)
+        keys, values = memory.keys[number], memory.values[number]
+        averages = F.scaled_dot_product_attention(query, keys, values, memory.mask)
+        return output(memory.apart(averages.transpose(1, 2).flatten(2)))
+
+    return attend
+
+
+def read_one(
+    steps: Sequence[SelfStep], x: Float[Tensor, "N 1 D"], past: KeyValueCache
+) -> Float[Tensor, "N 1 D"]:
+    """What `extend`, layer by layer, makes of one more token a row."""
+    x = x.squeeze(1)
+    for step, places in zip(steps, past.layers(), strict=True):
+        x = step(x, places, past.mask)
+    return x.unsqueeze(1)

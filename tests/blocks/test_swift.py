@@ -1,0 +1,151 @@
+"""The step by plain functions: the bits of the modules it stands for, and when not to."""
+
+from functools import partial
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from saccade.blocks.attention import CrossAttention, SelfAttention
+from saccade.blocks.caches import KeyValueCache, SourceMemory
+from saccade.blocks.dropout import Dropout
+from saccade.blocks.feedforward import FeedForward
+from saccade.blocks.layers import SelfAttentionLayer
+from saccade.blocks.norms import NORMS, PLACEMENTS, LayerNormByEquation, Placement
+from saccade.blocks.quantized import quantize
+from saccade.blocks.recording import record_attention
+from saccade.blocks.scores import SCORES
+from saccade.blocks.swift import MAKERS, around, cross_attention, read_one, swift
+from saccade.inspection.ablation import without_heads
+
+DIM, HEADS, ROWS = 8, 2, 3
+
+
+def _past(length: int = 4) -> KeyValueCache:
+    keys, values = torch.randn(2, 1, ROWS, HEADS, length, DIM // HEADS)
+    return KeyValueCache.of(keys, values)
+
+
+def _layer(placement: str = "pre", norm: str = "layer", **parts: object) -> SelfAttentionLayer:
+    attention = SelfAttention(DIM, HEADS, **parts)  # type: ignore[arg-type]
+    residual = partial(PLACEMENTS[placement], DIM, NORMS[norm], 0.1)
+    return SelfAttentionLayer(attention, FeedForward(DIM, 16, dropout=0.1), residual).eval()
+
+
+def _both(layer: SelfAttentionLayer, past: KeyValueCache) -> tuple[Tensor, Tensor]:
+    """What a layer's `extend` makes of a token a row, and what its plain functions do."""
+    x = torch.randn(ROWS, 1, DIM)
+    with torch.no_grad():
+        by_modules = layer.extend(x, 0, past.grow(1), past.grow(1).mask_of(1))
+        swiftly = read_one([layer.swift()], x, past.grow(1))
+    return by_modules, swiftly
+
+
+@pytest.mark.parametrize("placement", PLACEMENTS)
+@pytest.mark.parametrize("norm", ["layer", "rms"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_a_layer_step_has_the_bits_of_extend(placement: str, norm: str, bias: bool) -> None:
+    by_modules, swiftly = _both(_layer(placement, norm, bias=bias), _past())
+    assert torch.equal(by_modules, swiftly)
+
+
+BY_KEYS = [
+    name for name, kind in SCORES.items() if not kind.depends_on_position
+]  # others: no cache
+
+
+@pytest.mark.parametrize("name", BY_KEYS)
+def test_every_score_that_fits_a_head_steps_as_it_extends(name: str) -> None:
+    layer = _layer(score=SCORES[name])
+    length = 4
+    keys = layer.attention.score.prepare(torch.randn(1, ROWS, HEADS, length, DIM // HEADS))
+    past = KeyValueCache.of(keys.detach(), torch.randn(1, ROWS, HEADS, length, DIM // HEADS))
+    by_modules, swiftly = _both(layer, past)
+    assert torch.equal(by_modules, swiftly)
+
+
+def test_rows_of_different_ages_step_as_they_extend() -> None:
+    young, old = _past(length=2).select(torch.tensor([0])), _past(length=5)
+    past = young.join(old.select(torch.tensor([1, 2])))
+    assert past.mask is not None
+    by_modules, swiftly = _both(_layer(), past)
+    assert torch.equal(by_modules, swiftly)
+
+
+@pytest.mark.parametrize("index", [[0, 1], [0, 0, 1, 1], [1, 0, 0]])
+def test_rows_look_at_their_sources_as_by_modules(index: list[int]) -> None:
+    """One row a source; a full grid of them; a grid with an empty place."""
+    attention = CrossAttention(DIM, HEADS).eval()
+    keys, values = torch.randn(2, 1, 2, HEADS, 5, DIM // HEADS)
+    mask = torch.ones(2, 1, 1, 5, dtype=torch.bool)
+    mask[1, ..., 3:] = False
+    memory = SourceMemory.of(keys, values, mask).select(torch.tensor(index))
+    x = torch.randn(len(index), DIM)
+    with torch.no_grad():
+        by_modules = memory.attend(0, attention, x.unsqueeze(1)).squeeze(1)
+        assert torch.equal(cross_attention(attention)(x, memory, 0), by_modules)
+
+
+def test_who_watches_from_the_middle_on_sees_the_weights() -> None:
+    layer, past = _layer(), _past()
+    step, x = layer.swift(), torch.randn(ROWS, 1, DIM)
+    with torch.no_grad():
+        unseen = read_one([step], x, past.grow(1))
+        with record_attention(layer) as seen:
+            watched = read_one([step], x, past.grow(1))
+    assert [tuple(weights.shape) for weights in seen["attention"]] == [(ROWS, HEADS, 1, 5)]
+    torch.testing.assert_close(unseen, watched)
+
+
+def test_a_head_switched_off_is_off() -> None:
+    layer, past, x = _layer(), _past(), torch.randn(ROWS, 1, DIM)
+    step = layer.swift()
+    with torch.no_grad(), without_heads(layer, {"attention": [0]}):
+        by_modules = layer.extend(x, 0, past.grow(1), None)
+        swiftly = read_one([step], x, past.grow(1))
+    assert torch.equal(by_modules, swiftly)
+    with torch.no_grad():
+        assert not torch.equal(read_one([step], x, past.grow(1)), swiftly)
+
+
+def test_eight_bits_step_as_they_extend() -> None:
+    layer = _layer()
+    quantize(layer)
+    by_modules, swiftly = _both(layer, _past())
+    assert torch.equal(by_modules, swiftly)
+
+
+def test_weights_trained_on_are_seen() -> None:
+    linear = nn.Linear(DIM, DIM)
+    function, x = swift(linear), torch.randn(ROWS, DIM)
+    with torch.no_grad():
+        linear.weight.mul_(2)
+    assert torch.equal(function(x), linear(x))
+
+
+def test_hooks_are_called() -> None:
+    linear, calls = nn.Linear(DIM, DIM), []
+    linear.register_forward_hook(lambda *call: calls.append(call[-1]))
+    swift(linear)(torch.randn(ROWS, DIM))
+    assert len(calls) == 1
+
+
+def test_dropout_drops_while_training() -> None:
+    x = torch.ones(100, 100)
+    assert torch.equal(swift(Dropout(0.5).eval())(x), x)
+    assert (swift(Dropout(0.5).train())(x) == 0).any()
+
+
+class Halved(Placement):
+    """A placement of somebody's own."""
+
+    def forward(self, x: Tensor, sublayer: object) -> Tensor:
+        assert x.ndim == 3
+        return x / 2 + sublayer(x)  # type: ignore[operator, no-any-return]
+
+
+def test_parts_that_the_tables_do_not_know_are_called_as_they_are() -> None:
+    assert LayerNormByEquation not in MAKERS
+    norm, x = LayerNormByEquation(DIM), torch.randn(ROWS, DIM)
+    assert torch.equal(swift(norm)(x), norm(x))
+    assert torch.equal(around(Halved(DIM))(x, lambda h: h * 2), x * 2.5)
