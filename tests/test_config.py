@@ -63,10 +63,16 @@ def message(values: object, where: str = "model") -> str:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({"head": 4}, "unknown key 'model.head'; did you mean 'heads'?"),
+        ({"head": 4}, "unknown key 'model.head'; did you mean 'model.heads'?"),
         ({"zzz": 4}, "unknown key 'model.zzz'; known: vocab_size, dim"),
-        ({"inner": {"head": 4}}, "unknown key 'model.inner.head'; did you mean 'heads'?"),
-        ({"stack": [{}, {"head": 4}]}, "unknown key 'model.stack.1.head'; did you mean 'heads'?"),
+        (
+            {"inner": {"head": 4}},
+            "unknown key 'model.inner.head'; did you mean 'model.inner.heads'?",
+        ),
+        (
+            {"stack": [{}, {"head": 4}]},
+            "unknown key 'model.stack.1.head'; did you mean 'model.stack.1.heads'?",
+        ),
         ({"dim": "512"}, "model.dim = '512'; expected an integer"),
         ({"dim": True}, "model.dim = True; expected an integer"),
         ({"dim": 512.0}, "model.dim = 512.0; expected an integer"),
@@ -93,7 +99,7 @@ def test_a_mistake_is_named_with_its_place(values: dict[str, Any], expected: str
 
 def test_missing_keys_are_named_and_unknown_ones_come_first() -> None:
     first, second = message({"vocab_sise": 9}).splitlines()
-    assert first == "unknown key 'model.vocab_sise'; did you mean 'vocab_size'?"
+    assert first == "unknown key 'model.vocab_sise'; did you mean 'model.vocab_size'?"
     assert second == "missing key 'model.vocab_size'"
     assert message({}, "") == "missing key 'vocab_size'"
 

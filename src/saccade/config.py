@@ -187,7 +187,8 @@ def _mistakes(errors: Iterable["ErrorDetails"], cls: type, values: object, where
         path = _dotted(where, *keys)
         match error["type"]:
             case "unexpected_keyword_argument":
-                hint = nearest(str(keys[-1]), _field_names(cls, keys[:-1]))
+                *outer, last = keys
+                hint = nearest(str(last), _field_names(cls, outer), path.removesuffix(str(last)))
                 unknown.append(f"unknown key {path!r}; {hint}")
             case "missing":
                 known.append(f"missing key {path!r}")

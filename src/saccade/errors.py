@@ -12,8 +12,10 @@ class TrainingError(RuntimeError):
     """The work itself failed (exit code 1); what was saved before is intact."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
     """The end of an error message: the known name nearest to `name`, or all of them."""
     known = list(known)
     guess = get_close_matches(name, known, n=1)
-    return f"did you mean {guess[0]!r}?" if guess else f"known: {', '.join(map(str, known))}"
+    return (
+        f"did you mean {prefix + guess[0]!r}?" if guess else f"known: {', '.join(map(str, known))}"
+    )

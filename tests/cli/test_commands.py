@@ -58,6 +58,15 @@ def test_help_is_quick_and_has_an_example(verb: str) -> None:
     assert seconds < HELP_SECONDS
 
 
+def test_help_puts_flags_into_boxes_and_paragraphs_into_the_terminal() -> None:
+    found = process("predict", "--help").stdout.decode()
+    boxes = ["Lines in and out", "Search", "Draws", "Links read off attention", "Engine"]
+    assert re.findall(r"╭─ (.+?) ─", found) == ["Arguments", *boxes]
+    # Filled, not broken where the source code breaks.
+    text = found.partition("╭")[0].splitlines()
+    assert all(len(line) > 60 for line in text[4:-2])
+
+
 def test_help_names_every_verb() -> None:
     done = process("--help")
     assert all(f" {verb} " in done.stdout.decode() for verb in VERBS)

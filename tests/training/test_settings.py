@@ -38,9 +38,9 @@ def test_each_layer_wins_over_the_one_before() -> None:
     ("layer", "message"),
     [
         ({"modle": {}}, r"unknown section \[modle\]; did you mean 'model'"),
-        ({"model": {"dimm": 3}}, "unknown key 'model.dimm'; did you mean 'dim'"),
-        ({"train": {"step": 3}}, "unknown key 'train.step'; did you mean 'steps'"),
-        ({"task": {"trian": ["a"]}}, "unknown key 'task.trian'; did you mean 'train'"),
+        ({"model": {"dimm": 3}}, "unknown key 'model.dimm'; did you mean 'model.dim'"),
+        ({"train": {"step": 3}}, "unknown key 'train.step'; did you mean 'train.steps'"),
+        ({"task": {"trian": ["a"]}}, "unknown key 'task.trian'; did you mean 'task.train'"),
         ({"train": {"optimizer": {"beta": 0.1}}}, "unknown key 'train.optimizer.beta'; did you"),
         ({"model": {"name": "transfromer"}}, "unknown model 'transfromer'; did you mean 'transf"),
         ({"task": {"name": "translat"}}, "unknown task 'translat'; did you mean 'translate'"),

@@ -1,6 +1,7 @@
 """The command `saccade`: a file a verb; heavy imports happen inside the verbs."""
 
 import errno
+import inspect
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -59,8 +60,22 @@ VERBS: dict[str, tuple[Callable[..., int | None], str]] = {  # with the example 
     "tasks": (tasks.tasks, "saccade tasks"),
     "check": (check.check, "saccade check my_score.py:MyScore"),
 }
+
+
+def _flowing(docstring: str) -> str:
+    """What stands before the parameters, a line a paragraph: a terminal is of any width."""
+    text = inspect.cleandoc(docstring).partition("\n\nParameters\n---")[0]
+    return "\n\n".join(paragraph.replace("\n", " ") for paragraph in text.split("\n\n"))
+
+
 for place, (verb, (function, example)) in enumerate(VERBS.items()):
-    app.command(function, name=verb, help_epilogue=f"Example:\n  {example}", sort_key=place)
+    app.command(
+        function,
+        name=verb,
+        help=_flowing(function.__doc__ or ""),
+        help_epilogue=f"Example:\n  {example}",
+        sort_key=place,
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

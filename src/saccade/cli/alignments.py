@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
+from saccade.cli.flags import LINKS
 from saccade.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from saccade.training.model import Model
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=LINKS)
 @dataclass(frozen=True, kw_only=True)
 class ReadingFlags:
     """How links are read off attention; unset means the default."""
@@ -48,7 +49,7 @@ class ReadingFlags:
             raise InputError(f"--{flag.replace('_', '-')} needs --alignments")
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=LINKS)
 @dataclass(frozen=True, kw_only=True)
 class AlignmentFlags(ReadingFlags):
     """Gold links to hold the attention against, and how links are read off it."""

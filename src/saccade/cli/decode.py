@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import Parameter
 
-from saccade.cli.flags import Switch
+from saccade.cli.flags import ENGINE, SEARCH, Switch
 
 if TYPE_CHECKING:
     from saccade.decoding.options import DecodeOptions
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 MANY = 200  # texts from which on starting workers takes less time than it saves
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=SEARCH)
 @dataclass(frozen=True, kw_only=True)
 class SearchFlags:
     """How to search; unset means the default."""
@@ -53,7 +53,7 @@ class SearchFlags:
         return {field.name: getattr(options, field.name) for field in fields(self)}
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=ENGINE)
 @dataclass(frozen=True, kw_only=True)
 class EngineFlags:
     """How to run the model."""

@@ -2,9 +2,17 @@
 
 from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import Group, Parameter
 
 from saccade.errors import InputError
+
+# The boxes of a verb's help, in this order, behind the flags that have none.
+LINES, SEARCH, DRAWS, LINKS, ENGINE = (
+    Group(name, sort_key=place)
+    for place, name in enumerate(
+        ("Lines in and out", "Search", "Draws", "Links read off attention", "Engine"), start=1
+    )
+)
 
 Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 

@@ -16,7 +16,7 @@ from cyclopts import Parameter
 
 from saccade.cli.alignments import ReadingFlags
 from saccade.cli.decode import EngineFlags, SearchFlags
-from saccade.cli.flags import Switch
+from saccade.cli.flags import DRAWS, LINES, SEARCH, Switch
 from saccade.cli.terminal import warn
 from saccade.errors import InputError
 
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
 BLOCK = 1024  # lines read at a time
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=SEARCH)
 @dataclass(frozen=True, kw_only=True)
 class PredictFlags(SearchFlags):
     """How to search or draw; unset means the default."""
 
     nbest: int | None = None
     """Print so many hypotheses a line, best first, as `line ||| text ||| score` (lines from 0)."""
-    sample: Switch = False
+    sample: Annotated[Switch, Parameter(group=DRAWS)] = False
     """Draw each token instead of searching for the most probable output."""
-    temperature: float | None = None
+    temperature: Annotated[float | None, Parameter(group=DRAWS)] = None
     """Of --sample: below 1 sharper, above 1 more varied."""
-    top_k: int | None = None
+    top_k: Annotated[int | None, Parameter(group=DRAWS)] = None
     """Of --sample: draw from the k most probable tokens."""
-    top_p: float | None = None
+    top_p: Annotated[float | None, Parameter(group=DRAWS)] = None
     """Of --sample: draw from the most probable tokens that together have probability p."""
-    seed: int | None = None
+    seed: Annotated[int | None, Parameter(group=DRAWS)] = None
     """Of --sample: what the draws are a function of."""
-    repetition_penalty: float | None = None
+    repetition_penalty: Annotated[float | None, Parameter(group=DRAWS)] = None
     """Above 1, what was said before is chosen less; of one path, drawn or --beam 1."""
-    stop: Annotated[list[str] | None, Parameter(negative=())] = None
+    stop: Annotated[list[str] | None, Parameter(negative=(), group=DRAWS)] = None
     """End before this text (\\n: see --unescape); may be repeated; one path, drawn or --beam 1."""
 
     def options(self, usual: "DecodeOptions") -> "DecodeOptions":
@@ -64,7 +64,7 @@ class PredictFlags(SearchFlags):
         return replace(usual, **given | {"sample": sample})
 
 
-@Parameter(name="*")
+@Parameter(name="*", group=LINES)
 @dataclass(frozen=True, kw_only=True)
 class Places:
     """Where lines come from and go to."""
