@@ -14,8 +14,8 @@ from saccade.blocks.layers import SelfAttentionLayer
 from saccade.blocks.norms import NORMS, PLACEMENTS, LayerNormByEquation, Placement
 from saccade.blocks.quantized import quantize
 from saccade.blocks.recording import record_attention
-from saccade.blocks.scores import SCORES
-from saccade.blocks.swift import MAKERS, around, cross_attention, read_one, swift
+from saccade.blocks.scores import SCORES, ScaledDot
+from saccade.blocks.swift import MAKERS, around, cross_step, read_one, swift
 from saccade.inspection.ablation import without_heads
 
 DIM, HEADS, ROWS = 8, 2, 3
@@ -49,9 +49,7 @@ def test_a_layer_step_has_the_bits_of_extend(placement: str, norm: str, bias: bo
     assert torch.equal(by_modules, swiftly)
 
 
-BY_KEYS = [
-    name for name, kind in SCORES.items() if not kind.depends_on_position
-]  # others: no cache
+BY_KEYS = [name for name, kind in SCORES.items() if not kind.depends_on_position]
 
 
 @pytest.mark.parametrize("name", BY_KEYS)
@@ -83,7 +81,7 @@ def test_rows_look_at_their_sources_as_by_modules(index: list[int]) -> None:
     x = torch.randn(len(index), DIM)
     with torch.no_grad():
         by_modules = memory.attend(0, attention, x.unsqueeze(1)).squeeze(1)
-        assert torch.equal(cross_attention(attention)(x, memory, 0), by_modules)
+        assert torch.equal(cross_step(attention)(x, memory, 0), by_modules)
 
 
 def test_who_watches_from_the_middle_on_sees_the_weights() -> None:
@@ -123,11 +121,45 @@ def test_weights_trained_on_are_seen() -> None:
     assert torch.equal(function(x), linear(x))
 
 
-def test_hooks_are_called() -> None:
-    linear, calls = nn.Linear(DIM, DIM), []
-    linear.register_forward_hook(lambda *call: calls.append(call[-1]))
-    swift(linear)(torch.randn(ROWS, DIM))
-    assert len(calls) == 1
+@pytest.mark.parametrize("name", ["ffn.expand", "ffn", "around_ffn", "attention.output"])
+def test_hooks_are_called(name: str) -> None:
+    layer, calls = _layer(), []
+    layer.get_submodule(name).register_forward_hook(lambda *call: calls.append(call[-1]))
+    by_modules, swiftly = _both(layer, _past())
+    assert len(calls) == 2
+    assert torch.equal(by_modules, swiftly)
+
+
+class Turned(SelfAttention):
+    """An attention of somebody's own: what it projects is another thing."""
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        query, keys, values = super().project(x)
+        return -query, keys, values
+
+
+class Unit(ScaledDot):
+    """A score of somebody's own, which prepares keys."""
+
+    def prepare(self, memory: Tensor) -> Tensor:
+        return nn.functional.normalize(memory, dim=-1)
+
+
+def test_what_was_changed_in_a_subclass_holds() -> None:
+    residual = partial(PLACEMENTS["pre"], DIM)
+    turned = SelfAttentionLayer(Turned(DIM, HEADS), FeedForward(DIM, 16), residual).eval()
+    for layer in (turned, _layer(score=Unit)):
+        by_modules, swiftly = _both(layer, _past())
+        assert torch.equal(by_modules, swiftly)
+
+
+def test_attention_weights_are_dropped_while_training() -> None:
+    attention = SelfAttention(DIM, HEADS, dropout=0.5)
+    layer = SelfAttentionLayer(attention, FeedForward(DIM, 16), partial(PLACEMENTS["pre"], DIM))
+    past, x, step = _past(length=40), torch.randn(ROWS, 1, DIM), layer.train().swift()
+    with torch.no_grad():
+        once, again = (read_one([step], x, past.grow(1)) for _ in range(2))
+    assert not torch.equal(once, again)
 
 
 def test_dropout_drops_while_training() -> None:

@@ -73,7 +73,7 @@ class Attention(Observed):
         self.score = score(widths.head, widths.head)
         self.output = nn.Linear(heads * widths.value_head, widths.output, bias=bias)
         self.dropout = Dropout(dropout)
-        self.kernel = isinstance(self.score, ScaledDot)  # the one score that the kernel computes
+        self.kernel = type(self.score) is ScaledDot  # the one score that the kernel computes
 
     @property
     def drops(self) -> bool:

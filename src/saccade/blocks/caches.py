@@ -169,11 +169,10 @@ class KeyValueCache:
         causal = causal_mask(size, self.length, device=self.keys.device)
         return combine(self.mask, causal[None, None])
 
-    def layers(self, size: int = 1) -> Iterator[Places]:
-        """Every layer with its newest places; without gradients, as all are cut out at once."""
-        start = self.length - size
+    def layers(self) -> Iterator[Places]:
+        """Every layer with its newest place; without gradients, as all are cut out at once."""
         stores = (self.keys, self.values)
-        newest = (store.narrow(-2, start, size) for store in stores)
+        newest = (store.narrow(-2, self.length - 1, 1) for store in stores)
         return itertools.starmap(
             Places, zip(*(x.unbind() for x in (*stores, *newest)), strict=True)
         )

@@ -9,7 +9,7 @@ from saccade.blocks.attention import SelfAttention
 from saccade.blocks.caches import KeyValueCache, Places
 from saccade.blocks.feedforward import FeedForward
 from saccade.blocks.norms import Placement
-from saccade.blocks.swift import SelfStep, around, self_attention, swift
+from saccade.blocks.swift import SelfStep, around, self_step, swift
 
 
 class SelfAttentionLayer(nn.Module):
@@ -43,7 +43,7 @@ class SelfAttentionLayer(nn.Module):
 
     def swift(self) -> SelfStep:
         """`extend` for one token a row, by plain functions."""
-        attend, ffn = self_attention(self.attention), swift(self.ffn)
+        attend, ffn = self_step(self.attention), swift(self.ffn)
         around_attention, around_ffn = around(self.around_attention), around(self.around_ffn)
 
         def step(x: Tensor, places: Places, mask: Tensor | None) -> Tensor:

@@ -28,9 +28,13 @@ CrossStep = Callable[[Tensor, SourceMemory, int], Tensor]  # x, sources, number 
 def swift(module: nn.Module) -> Function:
     """The function of rows that a module is; one that is not in the table is called as it is."""
     make = MAKERS.get(type(module))
-    if make is None or module._forward_hooks or module._forward_pre_hooks:
+    if make is None or _hooked(module):
         return lambda x: module(x.unsqueeze(1)).squeeze(1)
     return make(module)
+
+
+def _hooked(module: nn.Module) -> bool:
+    return bool(module._forward_hooks or module._forward_pre_hooks)
 
 
 def _linear(linear: Any) -> Function:
@@ -63,43 +67,45 @@ MAKERS: dict[type[nn.Module], Callable[[Any], Function]] = {
 
 def around(placement: Placement) -> Around:
     """The residual connection with its norm and dropout, as a function of rows and a sublayer."""
-    make = PLACES.get(type(placement))
-    if make is None:
+    make = RESIDUALS.get(type(placement))
+    if make is None or _hooked(placement):
         return lambda x, f: placement(x.unsqueeze(1), lambda h: f(h.squeeze(1)).unsqueeze(1))[:, 0]
     return make(swift(placement.norm), swift(placement.dropout))
 
 
-PLACES: dict[type[Placement], Callable[[Function, Function], Around]] = {
+RESIDUALS: dict[type[Placement], Callable[[Function, Function], Around]] = {
     PostNorm: lambda norm, drop: lambda x, f: norm(x + drop(f(x))),
     PreNorm: lambda norm, drop: lambda x, f: x + drop(f(norm(x))),
     OutputNorm: lambda norm, drop: lambda x, f: x + norm(drop(f(x))),
 }
 
 
-def self_attention(attention: SelfAttention) -> SelfStep:
+def self_step(attention: SelfAttention) -> SelfStep:
     """`KeyValueCache.attend` for one token a row."""
+    known = type(attention) is SelfAttention and not _hooked(attention)
     project, output = swift(attention.query_key_value), swift(attention.output)
     heads, width = attention.heads, attention.width
 
     def attend(
         x: Float[Tensor, "N D"], places: Places, mask: Bool[Tensor, "N 1 1 L"] | None
     ) -> Float[Tensor, "N D"]:
-        if not attention.plain:
+        if not (known and attention.plain):
             query, *new = attention.project(x.unsqueeze(1))
             return attention.attend(query, *places.write(*new), mask).squeeze(1)
-        query, *new = project(x).view(len(x), 3, heads, 1, width).unbind(1)  # (N, H, 1, K)
+        query, *new = project(x).view(-1, 3, heads, 1, width).unbind(1)  # (N, H, 1, K)
         averages = F.scaled_dot_product_attention(query, *places.write(*new), mask)
-        return output(averages.view(len(x), heads * width))
+        return output(averages.flatten(1))
 
     return attend
 
 
-def cross_attention(attention: CrossAttention) -> CrossStep:
+def cross_step(attention: CrossAttention) -> CrossStep:
     """`SourceMemory.attend` for one token a row."""
+    known = type(attention) is CrossAttention and not _hooked(attention)
     project, output, heads = swift(attention.query), swift(attention.output), attention.heads
 
     def attend(x: Float[Tensor, "N D"], memory: SourceMemory, number: int) -> Float[Tensor, "N D"]:
-        if not attention.plain:
+        if not (known and attention.plain):
             return memory.attend(number, attention, x.unsqueeze(1)).squeeze(1)
         query = split_heads(memory.side_by_side(project(x)), heads)  # (B, H, W, K)
         keys, values = memory.keys[number], memory.values[number]

@@ -21,7 +21,7 @@ from saccade.blocks.norms import NORMS, PLACEMENTS, Placement
 from saccade.blocks.positions import POSITIONS
 from saccade.blocks.scores import SCORES
 from saccade.blocks.sequences import Padded, padded_in_front
-from saccade.blocks.swift import around, cross_attention, read_one, self_attention, swift
+from saccade.blocks.swift import around, cross_step, read_one, self_step, swift
 from saccade.config import find, part
 from saccade.errors import InputError
 from saccade.models.limits import check_rates, check_sizes
@@ -232,7 +232,7 @@ class DecoderLayer(nn.Module):
 
     def swift(self, number: int) -> DecoderStep:
         """`extend` for one token a row, by plain functions."""
-        attend, look = self_attention(self.attention), cross_attention(self.cross_attention)
+        attend, look = self_step(self.attention), cross_step(self.cross_attention)
         around_attention = around(self.around_attention)
         around_cross_attention = around(self.around_cross_attention)
         around_ffn, ffn = around(self.around_ffn), swift(self.ffn)
