@@ -9,6 +9,7 @@ Gradients are not for here: the functions write into caches that belong to nobod
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -18,6 +19,7 @@ from saccade.blocks.caches import KeyValueCache, Places, SourceMemory
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.feedforward import FeedForward
 from saccade.blocks.norms import OutputNorm, Placement, PostNorm, PreNorm
+from saccade.blocks.quantized import QuantizedLinear
 
 Function = Callable[[Tensor], Tensor]
 Around = Callable[[Tensor, Function], Tensor]  # x, sublayer
@@ -42,6 +44,11 @@ def _linear(linear: Any) -> Function:
     return lambda x: F.linear(x, weight, bias)
 
 
+def _quantized(linear: Any) -> Function:
+    packed, product = linear.packed, torch.ops.quantized.linear_dynamic.default
+    return lambda x: product(x, packed, True)  # noqa: FBT003 - reduce_range, as in its forward
+
+
 def _layer_norm(norm: Any) -> Function:
     shape, weight, bias, eps = norm.normalized_shape, norm.weight, norm.bias, norm.eps
     return lambda x: F.layer_norm(x, shape, weight, bias, eps)
@@ -59,6 +66,7 @@ def _feed_forward(ffn: Any) -> Function:
 
 MAKERS: dict[type[nn.Module], Callable[[Any], Function]] = {
     nn.Linear: _linear,
+    QuantizedLinear: _quantized,
     nn.LayerNorm: _layer_norm,
     Dropout: _dropout,
     FeedForward: _feed_forward,
