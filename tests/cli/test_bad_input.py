@@ -50,7 +50,7 @@ def test_two_empty_files(saccade: Saccade, tmp_path: Path) -> None:
 BAD_CALLS = {
     "missing file": (["--train", "no-such-file", "also-not"], ["no-such-file", "no such file"]),
     "unknown model": (["--model", "transfomer"], ["did you mean 'transformer'?"]),
-    "unknown key": (["--set", "train.peak_rat=1"], ["train.peak_rat", "did you mean 'peak_rate'?"]),
+    "unknown key": (["--set", "train.peak_rat=1"], ["did you mean 'train.peak_rate'?"]),
     "unknown section": (["--set", "tain.steps=1"], ["[tain]", "did you mean 'train'?"]),
     "unknown preset": (["--preset", "tini"], ["did you mean 'tiny'?"]),
     "wrong type": (["--set", "train.seed=one"], ["train.seed", "an integer"]),

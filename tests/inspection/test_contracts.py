@@ -118,17 +118,17 @@ class JoinsWrongly(TransformerState):
 class SelectsNothing(Transformer):
     def start(self, source: Any, prefix: Any = None) -> Any:
         state = super().start(source, prefix)
-        return KeepsRows(state.past, state.memory)
+        return KeepsRows(state.past, state.memory, state.layers)
 
     def step(self, token: Tensor, state: Any) -> Any:
         logits, state = super().step(token, state)
-        return logits, KeepsRows(state.past, state.memory)
+        return logits, KeepsRows(state.past, state.memory, state.layers)
 
 
 class Joins(Transformer):
     def step(self, token: Tensor, state: Any) -> Any:
         logits, state = super().step(token, state)
-        return logits, JoinsWrongly(state.past, state.memory)
+        return logits, JoinsWrongly(state.past, state.memory, state.layers)
 
 
 class Forgets(Transformer):
