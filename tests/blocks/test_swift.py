@@ -130,6 +130,24 @@ def test_hooks_are_called(name: str) -> None:
     assert torch.equal(by_modules, swiftly)
 
 
+class Backward(CrossAttention):
+    """An attention to the source of somebody's own."""
+
+    def forward(self, x: Tensor, keys: Tensor, value: Tensor, mask: Tensor | None = None) -> Tensor:
+        return -super().forward(x, keys, value, mask)
+
+
+def test_attention_to_the_source_keeps_its_hooks_and_overrides() -> None:
+    keys, values = torch.randn(2, 1, ROWS, HEADS, 5, DIM // HEADS)
+    memory, x = SourceMemory.of(keys, values, None), torch.randn(ROWS, DIM)
+    hooked = CrossAttention(DIM, HEADS).eval()
+    hooked.register_forward_hook(lambda *call: call[-1] * 2)
+    for attention in (hooked, Backward(DIM, HEADS).eval()):
+        with torch.no_grad():
+            by_modules = memory.attend(0, attention, x.unsqueeze(1)).squeeze(1)
+            assert torch.equal(cross_step(attention)(x, memory, 0), by_modules)
+
+
 class Turned(SelfAttention):
     """An attention of somebody's own: what it projects is another thing."""
 

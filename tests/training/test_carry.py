@@ -1,13 +1,12 @@
 """What is carried belongs to its lane, is saved, and comes back bit for bit."""
 
-from collections.abc import Callable
 from pathlib import Path
 from signal import SIGTERM, raise_signal
 from typing import Any
 
 import pytest
 import torch
-from tiny_runs import tiny_text, train, weights_at, write_text
+from tiny_runs import Killed, die_at, tiny_text, train, weights_at, write_text
 
 from saccade.config import override
 from saccade.errors import InputError
@@ -22,18 +21,6 @@ SRC = Path(__file__).parents[2] / "src"
 RNN = ["model.cell=gru", "model.dim=8", "model.layers=2"]
 XL = ["model.dim=8", "model.layers=1", "model.heads=2", "model.memory=10", "model.dropout=0.2"]
 CARRYING = {"rnn": RNN, "transformer-xl": XL}
-
-
-class Killed(BaseException):
-    """What a kill looks like from inside."""
-
-
-def die_at(step: int) -> Callable[[Any, Any], None]:
-    def update(_: Any, update: Any) -> None:
-        if update.step == step:
-            raise Killed
-
-    return update
 
 
 @pytest.fixture(scope="module")
