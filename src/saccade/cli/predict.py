@@ -128,7 +128,7 @@ def predict(
         show = _as_json if places.json else plain
         for number, answer in enumerate(_answers(model, places, work, engine)):
             if answer["truncated"]:
-                _warn_cut(places, number)
+                _warn_cut(places, number, answer["read"])
             out.write(show(number, answer))
             if aligned is not None:
                 aligned.write(answer["alignment"] + "\n")
@@ -187,8 +187,9 @@ def _blocks(places: Places) -> Iterator[tuple[int, list[str]]]:
         warn(f"{_named(places.input)}: {counts['bad_utf8']:,} lines of invalid UTF-8 repaired")
 
 
-def _warn_cut(places: Places, number: int) -> None:
-    warn(f"{_named(places.input)}, line {number + 1}: too long, only a part of it was read")
+def _warn_cut(places: Places, number: int, read: int) -> None:
+    line = f"{_named(places.input)}, line {number + 1}"
+    warn(f"{line}: too long, the model read {read:,} tokens of it")
 
 
 def _named(path: str) -> str:

@@ -259,15 +259,15 @@ class Generate:
         text: str,
         options: DecodeOptions,
         number: int = 0,
-        on_cut: Callable[[], None] = lambda: None,
+        on_cut: Callable[[int], None] = lambda _: None,
     ) -> Iterator[str]:
         """The continuation piece by piece as it is made, drawn or greedily.
 
-        `on_cut` is called when the prompt is too long and its beginning was left out.
+        `on_cut` is called when the prompt is too long, with how many tokens, its last, are read.
         """
         ids, cut = self.read(model, text)
         if cut:
-            on_cut()
+            on_cut(len(ids))
         with torch.inference_mode():
             state = model.start(1, [ids[:-1]])
         steps = walk.stream(

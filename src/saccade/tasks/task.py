@@ -190,7 +190,7 @@ class Task(Protocol):
         text: str,
         options: DecodeOptions,
         number: int = 0,
-        on_cut: Callable[[], None] = lambda: None,
+        on_cut: Callable[[int], None] = lambda _: None,
     ) -> Iterator[str]:
         """The prediction of one text, piece by piece."""
 

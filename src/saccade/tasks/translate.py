@@ -256,18 +256,18 @@ class Translate:
         text: str,
         options: DecodeOptions,
         number: int = 0,
-        on_cut: Callable[[], None] = lambda: None,
+        on_cut: Callable[[int], None] = lambda _: None,
     ) -> Iterator[str]:
         """The translation piece by piece as it is made, greedily or drawn; no whole beam is.
 
-        `on_cut` is called when the text is too long and its end was cut off.
+        `on_cut` is called when the text is too long, with how many tokens of it are read.
         """
         _refuse_of_generate(options)
         if not text.strip():
             return
         ids, truncated = self.read(model, text)
         if truncated:
-            on_cut()
+            on_cut(len(ids))
         with torch.no_grad():
             state, (limit,) = self._start(model, [ids], options)
         draw = Draw(seed=options.seed, examples=[number], filters=options.filters())

@@ -73,7 +73,7 @@ class Model:
         text: str,
         options: Options = None,
         number: int = 0,
-        on_cut: Callable[[], None] = lambda: None,
+        on_cut: Callable[[int], None] = lambda _: None,
     ) -> Iterator[str]:
         """The prediction for one text, piece by piece as it is made."""
         options = options or self.task.options
