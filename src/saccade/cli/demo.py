@@ -1,5 +1,6 @@
 """saccade demo: the whole story on the built-in corpus, in about two minutes on two cores."""
 
+import math
 import shutil
 import sys
 from dataclasses import dataclass, replace
@@ -52,6 +53,8 @@ def demo(*, flags: DemoFlags = DemoFlags()) -> int | None:
     from saccade.training.model import load
     from saccade.training.signals import Interrupted
 
+    if not 0 < flags.minutes < math.inf:
+        raise InputError(f"--minutes {flags.minutes:g}: it must be a number above 0")
     page = console()
     _make_room(flags.out)
     page.print("[bold]saccade demo[/]: learning French → English from the built-in corpus")

@@ -16,6 +16,8 @@ from saccade.cli.flags import Switch, named_columns
 from saccade.cli.terminal import say, warn
 from saccade.errors import InputError
 
+LONGEST_NAME = 120  # that scores are kept under
+
 if TYPE_CHECKING:
     from saccade.tasks.task import Evaluation
     from saccade.training.model import Model
@@ -46,6 +48,8 @@ class EvalFlags:
         name = self.name or data_name(self.data)
         if not re.fullmatch(r"[\w][\w.+-]*", name):
             raise InputError(f"--name {name!r}: letters, digits and . _ + - only")
+        if name == "dev" and self.name is None:
+            return "dev-data"  # a file of that name: training keeps its own scores as dev
         if name == "dev":
             raise InputError("--name dev: there training keeps its own scores; choose another")
         return name
@@ -166,5 +170,5 @@ def data_name(files: list[str]) -> str:
     elif files[0].startswith("builtin:"):
         kept = names[0]
     else:
-        kept = Path(names[0]).name
-    return re.sub(r"[^\w.+-]", "-", kept).lstrip(".+-") or "data"
+        kept = "-".join(Path(name).name for name in names)
+    return re.sub(r"[^\w.+-]", "-", kept).lstrip(".+-")[:LONGEST_NAME] or "data"

@@ -34,6 +34,8 @@ def models(name: str | None = None, /) -> None:
 
 
 def _show(name: str, cls: Any) -> None:
+    from saccade.config import build, merge
+    from saccade.tasks import TASKS
     from saccade.training.settings import TrainConfig
 
     say(f"{name}: {(inspect.getdoc(cls) or name).splitlines()[0]}")
@@ -41,36 +43,49 @@ def _show(name: str, cls: Any) -> None:
     say(f"tasks: {', '.join(cls.tasks)}")
     say(f"\npresets (--preset; parameters with one vocabulary of {VOCABULARY:,}):")
     for preset, tables in cls.PRESETS.items():
-        values = [f"{key}={v}" for table in tables.values() for key, v in table.items()]
+        values = [each for table in tables.values() for each in _values(table)]
         mark = " (default)" if preset == cls.default_preset else ""
         size = f"{parameters(cls, tables['model']) / 1e6:.1f} M"
         say(f"  {preset}{mark}: {size}; {', '.join(values)}")
     say_settings("model", cls.Config)
-    say_settings("train", TrainConfig)
+    task, preset = TASKS[cls.tasks[0]], cls.PRESETS[cls.default_preset]
+    table = merge(task.defaults, preset).get("train", {})
+    say_settings("train", TrainConfig, build(TrainConfig, table, "train"))
     say("\nsettings of a task: saccade tasks")
 
 
-def say_settings(section: str, config: type) -> None:
-    """The keys of a section of the config with their defaults, a line each."""
+def _values(table: dict[str, Any], inside: str = "") -> Iterator[str]:
+    """`key=value`, of tables in the table `name.key=value`."""
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _values(value, f"{inside}{key}.")
+        else:
+            yield f"{inside}{key}={value}"
+
+
+def say_settings(section: str, config: type, usual: Any = None) -> None:
+    """The keys of a section of the config with their defaults, or as `usual` has them."""
     say(f"\nsettings of [{section}] (--set {section}.KEY=VALUE):")
-    for line in _settings(config):
+    for line in _settings(config, usual):
         say(f"  {line}")
 
 
-def _settings(config: type) -> Iterator[str]:
+def _settings(config: type, usual: Any = None) -> Iterator[str]:
     """`key = default  # its choices; its comment`; a key without default comes from the data."""
     notes, hints = comments(config), get_type_hints(config)
     for field in dataclasses.fields(config):
         if field.default is dataclasses.MISSING:
             continue
-        if dataclasses.is_dataclass(field.default):
-            yield from (f"{field.name}.{line}" for line in _settings(type(field.default)))
+        value = field.default if usual is None else getattr(usual, field.name)
+        if dataclasses.is_dataclass(value):
+            inner = _settings(type(field.default), value)
+            yield from (f"{field.name}.{line}" for line in inner)
             continue
         said = [notes[field.name]] if field.name in notes else []
         if get_origin(hints[field.name]) is Literal:
             said.insert(0, " | ".join(get_args(hints[field.name])))
         about = f"  # {'; '.join(said)}" if said else ""
-        yield f"{field.name} = {_toml(field.default)}{about}"
+        yield f"{field.name} = {_toml(value)}{about}"
 
 
 def parameters(cls: Any, values: dict[str, Any]) -> int:

@@ -110,6 +110,8 @@ def predict(
 
     if places.alignments is None:
         reading.refuse_idle()
+    elif places.output is not None and places.output.resolve() == places.alignments.resolve():
+        raise InputError(f"--output and --alignments are both {places.output}: name two files")
     model = load(run, allow_code=engine.allow_code, precision=engine.precision)
     options = decoding.options(model.task.options)
     if places.unescape:

@@ -174,9 +174,13 @@ class Bar:
 
     def start(self, trainer: "Trainer") -> None:
         self.pace.begin(trainer)
+        self.best = ""
         self.console.print(f"[dim]{_size(trainer)}[/]")
         budget = trainer.config.steps or trainer.config.minutes
-        self.progress.update(self.task, description="training", total=1.0 if budget else None)
+        self.progress.update(
+            self.task, description="training", total=1.0 if budget else None, completed=0, told=""
+        )
+        self.progress.start()  # again, when there are several seeds
 
     def update(self, trainer: "Trainer", update: "Update") -> None:
         self.pace.note(update)
@@ -208,11 +212,12 @@ class Bar:
 def _size(trainer: "Trainer") -> str:
     settings = trainer.crew.settings
     parameters = sum(trainer.crew.learner.weights.sizes)
-    budget = "until no longer better"
+    limits = []
     if trainer.config.steps is not None:
-        budget = f"{trainer.config.steps:,} steps"
-    elif trainer.config.minutes is not None:
-        budget = f"{trainer.config.minutes:g} minute{'s' * (trainer.config.minutes != 1)}"
+        limits.append(f"{trainer.config.steps:,} step{'s' * (trainer.config.steps != 1)}")
+    if trainer.config.minutes is not None:
+        limits.append(f"{trainer.config.minutes:g} minute{'s' * (trainer.config.minutes != 1)}")
+    budget = " or ".join(limits) or "until no longer better"
     processes = trainer.config.processes or 1
     side = f"{processes} processes" if processes > 1 else "1 process"
     name = f"{settings.model_name} {settings.preset}"

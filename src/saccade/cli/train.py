@@ -200,8 +200,8 @@ def train_with(
         return [train_run(config, flags.out, start, events)]
 
 
-def dev_scores(run: "Run") -> dict[str, float]:
-    """The dev metrics of the run's model; empty without a dev set."""
+def dev_scores(run: "Run") -> dict[str, Any]:
+    """The dev metrics of the run's model, None for infinite; empty without a dev set."""
     return {name: metric["value"] for name, metric in run.evaluation("dev")["metrics"].items()}
 
 
@@ -211,6 +211,9 @@ def _say_spread(runs: list["Run"]) -> None:
 
     scores = [dev_scores(run) for run in runs]
     for name in scores[0]:
-        mean, spread = mean_and_spread([each[name] for each in scores])
-        found = f"{figure(mean)} ± {figure(spread)}"
+        values = [each[name] for each in scores]
+        if None in values:
+            say(f"dev {name}: infinite with {values.count(None)} of {len(runs)} seeds")
+            continue
+        found = " ± ".join(map(figure, mean_and_spread(values)))
         say(f"dev {name}: {found} (mean and deviation of {len(runs)} seeds)")

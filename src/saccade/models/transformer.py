@@ -64,8 +64,14 @@ class Transformer(nn.Module):
     tasks = ("translate",)
     default_preset = "tiny"
     PRESETS: ClassVar[dict[str, dict[str, dict[str, Any]]]] = {
-        "tiny": {"model": {"dim": 128, "layers": 4, "heads": 4, "ffn_dim": 256}},
-        "small": {"model": {"dim": 256, "layers": 3, "heads": 4, "ffn_dim": 1024}},
+        "tiny": {
+            "model": {"dim": 128, "layers": 4, "heads": 4, "ffn_dim": 256},
+            "train": {"optimizer": {"name": "adamw", "weight_decay": 0.1}},
+        },
+        "small": {
+            "model": {"dim": 256, "layers": 3, "heads": 4, "ffn_dim": 1024},
+            "train": {"optimizer": {"name": "adamw", "weight_decay": 0.1}},
+        },
         "base": {
             "model": {
                 "dim": 512, "layers": 6, "heads": 8, "ffn_dim": 2048, "placement": "post",

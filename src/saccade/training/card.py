@@ -4,6 +4,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from saccade.tasks.metrics import figure
+from saccade.training.settings import needs_code
 from saccade.version import __version__
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ def model_card(trainer: "Trainer") -> str:
     run = trainer.crew.run
     scores, folder = run.evaluation("dev")["metrics"], shlex.quote(run.path.name)
     init = run.environment().get("init")
-    start = "" if init is None else f" --init {shlex.quote(init)}"
+    code = " --allow-code" if needs_code(settings.plain()) else ""
+    start = code if init is None else f"{code} --init {shlex.quote(init)}"
     how = "dev, greedy" if settings.task_class.decodes else "dev"
     lines = [
         f"# {settings.model_name} for {settings.task_name}",
@@ -36,7 +38,7 @@ def model_card(trainer: "Trainer") -> str:
         "",
         "## Use",
         "```",
-        f"saccade predict {folder} --input FILE",
+        f"saccade predict {folder} --input FILE{code}",
         "```",
         "",
         "## Training",

@@ -65,10 +65,11 @@ class Checkpoint:
 def save(folder: Path, checkpoint: Checkpoint) -> Path:
     """Write `folder/step-00001234`; a failure is a TrainingError and hurts no other checkpoint."""
     for stem in WEIGHTS:
-        _refuse_non_finite(stem, checkpoint.tensors.get(stem, {}))
+        if name := non_finite(checkpoint.tensors.get(stem, {})):
+            raise TrainingError(f"{stem}: {name!r} is not finite; not saved")
     state = _strict_json(checkpoint.state)
     target = folder / f"step-{checkpoint.step:08d}"
-    with _told_as_training_error(target):
+    with told_as_training_error(target):
         folder.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(folder)
         _check_space(folder, checkpoint.tensors)
@@ -116,7 +117,7 @@ def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[st
 
 def _replace_file(path: Path, chunks: Iterable[Chunk]) -> None:
     fresh = path.with_name(f".tmp-{os.getpid()}-{path.name}")
-    with _told_as_training_error(path):
+    with told_as_training_error(path):
         try:
             _write_durably(fresh, chunks)
             fresh.replace(path)
@@ -208,10 +209,12 @@ def _check_space(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]]) -> N
         )
 
 
-def _refuse_non_finite(stem: str, tensors: Mapping[str, Tensor]) -> None:
+def non_finite(tensors: Mapping[str, Tensor]) -> str | None:
+    """The name of the first of these that holds a number beyond numbers."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() and not bool(torch.isfinite(tensor).all()):
-            raise TrainingError(f"{stem}: {name!r} is not finite; not saved")
+            return name
+    return None
 
 
 def _strict_json(state: Mapping[str, Any]) -> bytes:
@@ -225,7 +228,7 @@ def _strict_json(state: Mapping[str, Any]) -> bytes:
 
 
 @contextmanager
-def _told_as_training_error(path: Path) -> Iterator[None]:
+def told_as_training_error(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -377,7 +380,7 @@ def prune(folder: Path, keep: int, protected: Container[int]) -> None:
     spared |= _newest_valid(places, count=2)
     for path in [path for _, path in places if path not in spared]:
         doomed = folder / f".tmp-{os.getpid()}-{path.name}"
-        with _told_as_training_error(path):
+        with told_as_training_error(path):
             path.rename(doomed)  # first: a half-deleted checkpoint is never seen
         shutil.rmtree(doomed, ignore_errors=True)
 

@@ -31,7 +31,10 @@ def device_of(name: str) -> torch.device:
     if not available.get(kind, False):
         there = ", ".join(kind for kind, usable in available.items() if usable)
         raise InputError(f"train.device = {name!r} is not usable here; usable: auto, {there}")
-    return torch.device(name)
+    try:
+        return torch.device(name)
+    except RuntimeError:
+        raise InputError(f"train.device = {name!r} is no device; say cpu, cuda or cuda:1") from None
 
 
 def autocast(precision: str, device: str) -> Callable[[], AbstractContextManager[Any]]:

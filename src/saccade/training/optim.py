@@ -9,6 +9,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from saccade.errors import InputError
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -83,6 +85,16 @@ class OptimizerConfig:
     eps: float = 1e-9
     weight_decay: float = 0.0  # of matrices; norms and biases are left alone
     momentum: float = 0.0  # of sgd
+
+    def __post_init__(self) -> None:
+        for name in ("beta1", "beta2", "momentum"):
+            if not 0 <= getattr(self, name) < 1:
+                raise InputError(
+                    f"{name} is {getattr(self, name)}, it must be at least 0 and less than 1"
+                )
+        for name in ("eps", "weight_decay"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise InputError(f"{name} is {getattr(self, name)}, it must be at least 0")
 
 
 @dataclass(frozen=True, slots=True)

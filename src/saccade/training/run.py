@@ -16,10 +16,16 @@ from torch import Tensor, nn
 
 from saccade.blocks.meta import shapes_only
 from saccade.config import dump_toml, override, read_toml
-from saccade.errors import InputError
+from saccade.errors import InputError, TrainingError
 from saccade.inspection.stored import read_log
 from saccade.tasks.task import Evaluation, Plain, Task
-from saccade.training.checkpoint import load_tensors, save_tensors, write_file
+from saccade.training.checkpoint import (
+    load_tensors,
+    non_finite,
+    save_tensors,
+    told_as_training_error,
+    write_file,
+)
 from saccade.training.machine import cores
 from saccade.training.settings import FORMAT, Settings, resolve
 from saccade.version import __version__
@@ -129,8 +135,13 @@ class Run:
 
     # --- what training writes ---
 
-    def write_dev(self, examples: Plain) -> None:
-        self._write_json("dev.json", examples)
+    def write_dev(self, examples: Plain | None) -> None:
+        """The dev set to keep; without one its scores go, too."""
+        if examples is not None:
+            self._write_json("dev.json", examples)
+            return
+        for name in ("dev.json", "evals/dev.json"):
+            (self.path / name).unlink(missing_ok=True)
 
     def write_environment(self, values: Mapping[str, Any]) -> None:
         self._write_json("environment.json", {**environment(), **values})
@@ -156,7 +167,8 @@ class Run:
             write_file(self.path / "metrics.jsonl", "".join(kept).encode())
 
     def write_evaluation(self, name: str, evaluation: Evaluation) -> None:
-        (self.path / "evals").mkdir(exist_ok=True)
+        with told_as_training_error(self.path / "evals"):
+            (self.path / "evals").mkdir(exist_ok=True)
         self._write_json(f"evals/{name}.json", evaluation_json(evaluation, examples=True))
 
     def evaluation(self, name: str) -> dict[str, Any]:
@@ -173,6 +185,11 @@ class Run:
         return kept.is_file() and kept.stat().st_mtime_ns >= self.weights.stat().st_mtime_ns
 
     def write_weights(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+        if name := non_finite(tensors):
+            raise TrainingError(
+                f"the model's {name!r} is not finite, so it is not written; what was there before "
+                "is intact. Train with a lower train.peak_rate"
+            )
         save_tensors(self.weights, tensors, metadata)
 
     def write_text(self, name: str, text: str) -> None:
@@ -267,6 +284,8 @@ def load_module(run: Run, settings: Settings, task: Task) -> nn.Module:
         return _load_tables(run, build_module(settings, task))
     shapes = named_weights(build_module(settings, task, meta=True))
     tensors = load_tensors(run.weights, shapes)
+    if name := non_finite(tensors):
+        raise InputError(f"{run.weights}: {name!r} is not finite; no model can be made of it")
     module = build_module(settings, task)
     for name, tensor in named_weights(module).items():
         tensor.copy_(tensors[name])

@@ -1,5 +1,6 @@
 """What a training run is told: defaults, presets, files and flags become one resolved config."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -42,7 +43,7 @@ class TrainConfig:
     ema: float | None = None  # decay of an exponential moving average, which becomes the model
     patience: int | None = None  # evaluations without a better one before stopping
     device: str = "auto"  # auto, cpu, cuda, mps
-    threads: int | None = None  # a process; unset: cores divided by processes
+    threads: int | None = None  # a process; unset: one for each of several, all cores for one
     precision: Literal["float32", "bfloat16"] = "float32"
     compile: bool = False
 
@@ -57,8 +58,8 @@ class TrainConfig:
                 raise InputError(f"{name} is {value}, it must be at least {lowest}")
         for name in ("minutes", "peak_rate", "clip"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
-                raise InputError(f"{name} is {value}, it must be more than 0")
+            if value is not None and not 0 < value < math.inf:
+                raise InputError(f"{name} is {value}, it must be a number above 0")
         for name in ("ema", "smoothing", "floor"):
             value = getattr(self, name)
             if value is not None and not 0 <= value < 1:
@@ -148,6 +149,16 @@ def _filled(task_class: Any, model_class: Any, values: Mapping[str, Any]) -> dic
     placeholder = dict.fromkeys(task_class.model_field_names, 8)
     full = unbuild(build(model_class.Config, {**values, **placeholder}, "model"))
     return {name: value for name, value in full.items() if name not in placeholder}
+
+
+def needs_code(config: Mapping[str, Any]) -> bool:
+    """Whether a config names the user's own file.py:Class anywhere."""
+    return any(
+        needs_code(value)
+        if isinstance(value, Mapping)
+        else isinstance(value, str) and value.rpartition(":")[0].endswith(".py")
+        for value in config.values()
+    )
 
 
 def _load_parts(values: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
 """Train a model: the caller of the loop, who logs, evaluates, saves and decides when to stop."""
 
 import dataclasses
+import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
@@ -40,7 +41,7 @@ class Standing:
     reserve: float = 0.0  # seconds the last evaluation and saving will take
     refused: int = 0
     refused_in_a_row: int = 0
-    best: float | None = None  # as a merit: the greater the better
+    best: list[float] = field(default_factory=list)  # merits, the greater the better; main first
     best_step: int = 0
     stale: int = 0  # evaluations since the best
     evaluations: int = 0
@@ -132,6 +133,8 @@ class Trainer:
                     f"{self.seconds:.0f} seconds of set-up: repeat with --resume and more --minutes"
                 )
             self._finish()
+            if self.signal:  # others may be about to be trained
+                raise Interrupted(self.signal)
 
     def _note(self, number: int) -> None:
         self.signal = number
@@ -224,9 +227,12 @@ class Trainer:
         if math.isfinite(merit):
             standing.values[str(standing.step)] = merit
         standing.evaluations = max(standing.evaluations + 1, math.floor(self.share * EVALUATIONS))
-        better = math.isfinite(merit) and (standing.best is None or merit > standing.best)
+        merits = _merits(evaluation)
+        better = merits > standing.best  # an equal one by the next metric
+        ahead = not standing.best or merit > standing.best[0]
         if better and self._written(evaluation):
-            standing.best, standing.best_step, standing.stale = merit, standing.step, 0
+            standing.best, standing.best_step = merits, standing.step
+            standing.stale = 0 if ahead else standing.stale + 1
         else:
             standing.stale += 1
         self._log(
@@ -251,7 +257,12 @@ class Trainer:
         """The dev set by the weights as they are (or their moving average)."""
         with self._averaged():
             call(self.crew.learner, Command.EVALUATE)
-            measures = self.crew.collect_dev()
+            try:
+                measures = self.crew.collect_dev()
+            except FloatingPointError as error:
+                raise TrainingError(
+                    f"{error}; lower train.peak_rate and repeat with --resume --accept-changes"
+                ) from None
         return self.crew.task.score(self.crew.dev, measures)
 
     @contextmanager
@@ -344,12 +355,21 @@ class Trainer:
             weights.fill(weights.ema, found.tensors.get("ema", found.tensors["model"]))
         self.standing, self.saved_step = Standing(**found.state), found.step
         self.before = self.standing.seconds
-        if self.standing.finished:  # and lengthened since: it has its evaluations before it again
-            self.standing.finished = False
-            self.standing.evaluations = math.floor(self.share * EVALUATIONS)
+        self.standing.finished = False
+        # Of a run that was lengthened since, some are ahead of it again.
+        due = math.floor(self.share * EVALUATIONS)
+        self.standing.evaluations = min(self.standing.evaluations, due)
         self.crew.learner.refused = self.standing.refused
         self.crew.deal_carries(found.tensors.get("carry", {}))
         self.crew.run.cut_metrics(found.step)
+
+    def forget_scores(self) -> None:
+        """What comes is scored on another dev set, and nothing of before compares with it."""
+        standing = self.standing
+        standing.best, standing.best_step, standing.stale = [], 0, 0
+        standing.values, standing.evaluated_step = {}, 0
+        if self.config.average_of == "best":
+            standing.averaged = []
 
     # --- the end ---
 
@@ -361,7 +381,7 @@ class Trainer:
             self.save()
         if self.config.average > 1 and standing.averaged:
             self._average()
-        elif standing.best is None:
+        elif not standing.best:
             self._write_model(self._chosen(), last)  # what it scored was no number
         self.crew.run.write_text("README.md", model_card(self))
         standing.finished, standing.budget = True, self.config.budget
@@ -380,12 +400,19 @@ class Trainer:
             name: torch.stack([each[name].double() for each in found]).mean(0).to(tensor.dtype)
             for name, tensor in found[0].items()
         }
-        raw = self.crew.learner.weights.flat.clone()
-        for name, tensor in named_weights(self.crew.module).items():
+        mine = named_weights(self.crew.module)
+        raw = {name: tensor.clone() for name, tensor in mine.items()}
+        for name, tensor in mine.items():
             tensor.copy_(mean[name])
         evaluation = self.evaluation() if self.crew.dev is not None else None
         self._write_model(mean, evaluation)
-        self.crew.learner.weights.flat.copy_(raw)
+        for name, tensor in mine.items():
+            tensor.copy_(raw[name])
         if evaluation is not None:
-            self.standing.best, self.standing.best_step = evaluation.main.merit, self.standing.step
+            self.standing.best, self.standing.best_step = _merits(evaluation), self.standing.step
             self.events.evaluation(self, evaluation, True)  # noqa: FBT003
+
+
+def _merits(evaluation: Evaluation) -> list[float]:
+    """Of its metrics, the main one first, until one is no number; the greater list is better."""
+    return list(itertools.takewhile(math.isfinite, (each.merit for each in evaluation.metrics)))

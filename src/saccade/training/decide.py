@@ -1,0 +1,70 @@
+"""What a config leaves open is decided here by the machine; what cannot go together is refused."""
+
+import dataclasses
+
+from saccade.errors import InputError
+from saccade.training.counting import counts
+from saccade.training.machine import can_share_memory, cores, device_of, processes_that_pay
+from saccade.training.settings import DEFAULT_MINUTES, Settings, TrainConfig
+
+FEW = 10  # steps, in which no second process would be started before they are over
+
+
+def decided(settings: Settings) -> Settings:
+    """Fill in what depends on the machine, so that the run can say it and a resume keeps it."""
+    train = settings.train
+    if counts(settings.model_class):
+        return dataclasses.replace(settings, train=_one_update(train))
+    if not train.budget:
+        train = dataclasses.replace(train, minutes=DEFAULT_MINUTES)
+    if train.processes is None:
+        few = train.steps is not None and train.steps < FEW
+        paying = 1 if few else processes_that_pay(train.device, train.batch_tokens, train.compile)
+        train = dataclasses.replace(train, processes=paying)
+    if train.threads is None:
+        train = dataclasses.replace(train, threads=cores() if train.processes == 1 else 1)
+    if train.average > 1 and train.save_every is None:  # by the clock only what ends by the clock
+        spacing = train.eval_every if train.minutes is None else None
+        if train.steps is not None:
+            spacing = max(1, train.steps // (4 * train.average))
+        train = dataclasses.replace(train, save_every=spacing)
+    return dataclasses.replace(settings, train=train)
+
+
+def _one_update(train: TrainConfig) -> TrainConfig:
+    """What a model that counts needs: to read all texts once, in this process."""
+    return dataclasses.replace(
+        train, steps=1, minutes=None, patience=None, ema=None, average=1, accumulate=1,
+        processes=1, threads=train.threads or cores(), eval_every=None, save_every=None,
+    )  # fmt: skip
+
+
+def refuse_contradictions(settings: Settings) -> None:
+    """Settings that cannot go together, or not on this machine, said before anything is done."""
+    if counts(settings.model_class):
+        return
+    train = settings.train
+    endless = train.steps is None and train.minutes is None
+    if endless and train.patience is not None and train.schedule in ("linear", "cosine"):
+        raise InputError(
+            f"train.schedule {train.schedule!r} falls to zero at the end: set train.steps or "
+            "train.minutes beside train.patience, or take inverse-sqrt or constant"
+        )
+    if train.average_of == "best" and not settings.task.dev:
+        raise InputError('train.average_of = "best" needs task.dev to say which are best')
+    if train.ema is not None and train.average > 1:
+        raise InputError("train.ema and train.average both make the model: set one of them")
+    if train.patience is not None and (train.eval_every is None or not settings.task.dev):
+        raise InputError("train.patience counts evaluations: set train.eval_every and task.dev")
+    several, device = (train.processes or 1) > 1, device_of(train.device)
+    if several and not can_share_memory():
+        raise InputError(
+            f"train.processes = {train.processes} cannot share memory safely on this machine: set "
+            "it to 1 (on --resume add --accept-changes)"
+        )
+    if several and device.type != "cpu":
+        raise InputError(
+            f"train.processes = {train.processes} share memory of the CPU: set it to 1"
+        )
+    if several and (train.threads or 1) > 1:
+        raise InputError("train.threads is of one process: set train.processes=1 to use several")

@@ -1,0 +1,129 @@
+"""Take up a run that is there: with the settings and the data it was begun with, or not at all."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from saccade.errors import InputError
+from saccade.training.checkpoint import Checkpoint
+from saccade.training.counting import counts
+from saccade.training.decide import decided, refuse_contradictions
+from saccade.training.optim import MOMENTS
+from saccade.training.run import Run, build_module, environment, named_weights
+from saccade.training.settings import MAY_CHANGE, SECTIONS, Settings
+from saccade.training.trainer import Events, Standing, Trainer
+
+VOCABULARY = {"vocab_size", "joint", "lowercase"}  # of a task: what its tokenizer was made with
+# Nothing that was learned can be continued with another of these, accepted or not.
+FIXED = {"task.name", "model.name", "task.tokenizer"} | {f"task.{name}" for name in VOCABULARY}
+
+
+@dataclass(frozen=True, slots=True)
+class Resumed:
+    """What a run goes on with."""
+
+    settings: Settings
+    found: Checkpoint | None = None  # its latest
+    changed: frozenset[str] = frozenset()  # keys of the config and data sets, all accepted
+
+    @property
+    def finished(self) -> bool:
+        """Whether that checkpoint ended the run, and no limit was raised or lifted since."""
+        if self.found is None or not self.found.state["finished"]:
+            return False
+        ended, budget = Standing(**self.found.state).budget, self.settings.train.budget
+        return all(budget.get(name, math.inf) <= value for name, value in ended.items())
+
+    def restore(self, trainer: Trainer) -> None:
+        """Put a trainer where the run stands."""
+        assert self.found is not None
+        if self.changed:  # other micro-batches may have other rows
+            self.found.tensors.pop("carry", None)
+        trainer.restore(self.found)
+        if self.changed & {"task.dev", "dev"}:
+            trainer.forget_scores()
+
+
+def taken_up(
+    run: Run, settings: Settings, found: Checkpoint | None, *, allow_code: bool, accept: bool
+) -> Resumed:
+    """The settings to continue with; a change that would make another run of it is refused."""
+    theirs, train = run.settings(allow_code=allow_code), settings.train
+    if train.processes is None:  # what the machine decided then holds on
+        train = dataclasses.replace(train, processes=theirs.train.processes)
+    if not train.budget:
+        train = dataclasses.replace(train, **theirs.train.budget)
+    settings = dataclasses.replace(settings, train=train)
+    if theirs.task_name == settings.task_name:
+        task = settings.task_class.resumed(settings.task, theirs.task)
+        settings = dataclasses.replace(settings, task=task)
+    settings = decided(settings)
+    refuse_contradictions(settings)
+    changed = _changed(decided(theirs), settings)  # what was imported decided nothing
+    told = "; ".join(changed.values())
+    if changed and not accept:
+        raise InputError(
+            f"{run.path} was begun with another config: {told}. Undo the change, choose another "
+            "--out, or add --accept-changes"
+        )
+    if fixed := changed.keys() & FIXED:
+        raise InputError(
+            f"{run.path}: {changed[min(fixed)]}; what it has learned is of no use then: choose "
+            "another --out"
+        )
+    return Resumed(settings, found, frozenset(changed))
+
+
+def _changed(theirs: Settings, mine: Settings) -> dict[str, str]:
+    """Each key that differs and has to stay as it was, with what it was and is."""
+    old, new = theirs.plain(), mine.plain()
+    found = {}
+    for section in SECTIONS:
+        for key in sorted(old[section].keys() | new[section].keys()):
+            was, now = old[section].get(key), new[section].get(key)
+            if was != now and (section, key) not in {("train", name) for name in MAY_CHANGE}:
+                found[f"{section}.{key}"] = f"{section}.{key} was {was!r}, is {now!r}"
+    return found
+
+
+def check_fits(run: Run, resumed: Resumed, task: Any) -> None:
+    """A change, also of a model's code, may be one that no checkpoint can be continued with."""
+    settings, found = resumed.settings, resumed.found
+    if found is None or counts(settings.model_class):
+        return
+    mine = named_weights(build_module(settings, task, meta=True))
+    then = {name: tensor.shape for name, tensor in found.tensors["model"].items()}
+    if then != {name: tensor.shape for name, tensor in mine.items()}:
+        raise InputError(f"{run.path}: its checkpoint does not fit the changed model")
+    optimizer = settings.train.optimizer.name
+    if f"moment{MOMENTS[optimizer] - 1}" not in found.tensors:
+        raise InputError(f"{run.path}: its checkpoint does not fit train.optimizer {optimizer!r}")
+
+
+def check_data(run: Run, resumed: Resumed, task: Any, events: Events, *, accept: bool) -> Resumed:
+    """Changed data is refused, or accepted and taken in."""
+    then, now = run.environment().get("data", {}), task.fingerprints()
+    changed = [name for name in {**then, **now} if then.get(name) != now.get(name)]
+    if changed and not accept:
+        raise InputError(
+            f"{run.path}: the {' and '.join(changed)} data changed since it was begun; restore "
+            "it, choose another --out, or add --accept-changes"
+        )
+    if accept:
+        task.store(run.tokens, events.warn)
+        dev = task.config.dev
+        run.write_dev(task.examples(dev, events.warn) if dev else None)
+        run.write_environment({**run.environment(), "data": now})
+    return dataclasses.replace(resumed, changed=resumed.changed | set(changed))
+
+
+def check_environment(run: Run, settings: Settings, events: Events) -> None:
+    """Bits are promised for the same threads, torch and processor: say so when they changed."""
+    then, now = run.environment(), {**environment(), "threads": settings.train.threads}
+    for name in ("threads", "torch", "cpu"):
+        if name in then and then[name] != now[name]:
+            events.warn(
+                f"{name} was {then[name]} when the run began and is {now[name]} now: the result "
+                "is as good, but not the same to the bit"
+            )
