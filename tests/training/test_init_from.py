@@ -12,7 +12,7 @@ from tiny_runs import Killed, die_at, tiny, train, write_corpus
 from saccade import cli
 from saccade.config import override
 from saccade.errors import InputError
-from saccade.training.checkpoint import load_tensors
+from saccade.training.checkpoint import load_tensors, steps
 from saccade.training.run import Run
 
 
@@ -70,10 +70,11 @@ def test_init_heeds_dropout(tmp_path: Path, parent: Run, files: list[str]) -> No
 
 
 def test_the_command_on_the_card_of_a_run_begun_by_init_makes_it_again(
-    tmp_path: Path, parent: Run, files: list[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    other, _ = train(override(tiny(files), ["task.vocab_size=70"]), tmp_path / "parent")
     config = override(tiny(files), ["model.dropout=0.3", "train.steps=2"])
-    run, _ = train(config, tmp_path / "a run", init=str(parent.path))
+    run, _ = train(config, tmp_path / "a run", init=str(other.path))
     card = (run.path / "README.md").read_text()
     (line,) = re.findall(r"^saccade (train .*)$", card, re.MULTILINE)
     monkeypatch.chdir(tmp_path)
@@ -100,6 +101,19 @@ def test_a_run_begun_by_init_resumes_by_the_same_command(
             train(config, out, init=str(parent.path), resume=True, update=die_at(step))
         run, _ = train(config, out, init=str(parent.path), resume=True)
         assert run.weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_a_run_begun_by_init_goes_on_without_what_it_came_from(
+    tmp_path: Path, parent: Run, files: list[str]
+) -> None:
+    gone = tmp_path / "gone"
+    shutil.copytree(parent.path, gone)
+    config = override(tiny(files), ["train.save_every=2"])
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", init=str(gone), resume=True, update=die_at(3))
+    shutil.rmtree(gone)
+    run, _ = train(config, tmp_path / "run", init=str(gone), resume=True)
+    assert steps(run.checkpoints)[-1] == 6
 
 
 def test_init_of_what_is_no_model_leaves_nothing(

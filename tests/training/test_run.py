@@ -102,6 +102,13 @@ def spoil_shape(folder: Path) -> None:
     save_tensors(folder / "model.safetensors", {**tensors, name: torch.zeros(3)}, {})
 
 
+def spoil_numbers(folder: Path) -> None:
+    tensors = load_tensors(folder / "model.safetensors")
+    name = sorted(tensors)[0]
+    tensors[name].view(-1)[0] = float("nan")
+    save_tensors(folder / "model.safetensors", tensors, {})
+
+
 def spoil_names(folder: Path) -> None:
     tensors = load_tensors(folder / "model.safetensors")
     save_tensors(folder / "model.safetensors", {**tensors, "extra": torch.zeros(3)}, {})
@@ -132,6 +139,7 @@ def spoil_tokenizer(folder: Path) -> None:
     "spoil",
     [
         spoil_shape,
+        spoil_numbers,
         spoil_names,
         spoil_bytes("model.safetensors", b"\xff" * 64),
         spoil_bytes("model.safetensors", b""),

@@ -65,12 +65,14 @@ def test_mistakes_are_named(layer: dict[str, Any], message: str) -> None:
         "train.keep=0", "train.average=0", "train.patience=0", "train.minutes=0",
         "train.peak_rate=0", "train.clip=0", "train.warmup=-1", "train.ema=1", "train.ema=-0.5",
         "train.smoothing=1", "train.smoothing=-0.1", "train.schedule=cosin", "train.minutes=nan",
+        "train.optimizer.beta1=1", "train.optimizer.beta2=-0.1", "train.optimizer.eps=-1",
+        "train.optimizer.momentum=2", "train.optimizer.weight_decay=-1", "train.minutes=inf",
         "train.precision=float16", "task.max_length=0", "task.vocab_size=0",
     ],
 )  # fmt: skip
 def test_values_that_cannot_be_meant_are_refused(set_: str) -> None:
     key = set_.partition("=")[0]
-    with pytest.raises(InputError, match=re.escape(key.partition(".")[2])):
+    with pytest.raises(InputError, match=re.escape(key.rpartition(".")[2])):
         resolved(sets=(set_,))
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import re
 import time
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,9 @@ from saccade.blocks.norms import LayerNorm
 from saccade.config import merge, override
 from saccade.errors import InputError, TrainingError
 from saccade.tasks.translate import Translate
-from saccade.training import machine, start, trainer
+from saccade.training import machine
 from saccade.training.checkpoint import load_tensors, steps
 from saccade.training.run import MARK, Run
-from saccade.training.settings import MAY_CHANGE
 from saccade.training.start import Start, mean_and_spread, train_run, train_seeds
 
 DEV = {"train": {"eval_every": 3, "save_every": 2}}
@@ -185,190 +183,6 @@ def test_what_blocks_in_training_is_not_taken_for_the_lock(
 
     with pytest.raises(BlockingIOError, match="a pipe is full"):
         train(config, tmp_path / "run", update=blocked)
-
-
-# --- continuing --------------------------------------------------------------------------------
-
-
-def test_more_steps_lengthen_a_finished_run(tmp_path: Path, config: dict[str, Any]) -> None:
-    run, _ = train(config, tmp_path / "run")
-    seen: list[int] = []
-    longer = override(config, ["train.steps=9"])
-    train(longer, run.path, resume=True, update=lambda _, update: seen.append(update.step))
-    assert seen == [7, 8, 9]
-    assert run.config()["train"]["steps"] == 9
-    _, warnings = train(longer, run.path, resume=True)
-    assert "finished" in warnings[0]
-
-
-@pytest.mark.parametrize(("dies", "again"), [(7, [7, 8, 9, 10, 11, 12]), (11, [11, 12])])
-def test_a_lengthened_run_that_dies_is_not_finished(
-    tmp_path: Path, config: dict[str, Any], dies: int, again: list[int]
-) -> None:
-    run, _ = train(config, tmp_path / "run")
-    longer = override(config, ["train.steps=12"])
-    with pytest.raises(Killed):
-        train(longer, run.path, resume=True, update=die_at(dies))  # 7: before it saves anything
-    seen: list[int] = []
-    train(longer, run.path, resume=True, update=lambda _, update: seen.append(update.step))
-    assert seen == again
-    _, warnings = train(longer, run.path, resume=True)
-    assert "finished" in warnings[0]
-
-
-def test_a_lengthened_run_is_evaluated_on_its_way(tmp_path: Path, files: list[str]) -> None:
-    config = tiny(files, {"task": {"dev": files}})
-    run, _ = train(config, tmp_path / "run")
-    train(override(config, ["train.steps=12"]), run.path, resume=True)
-    evaluated = [line["step"] for line in run.metrics() if "dev BLEU" in line]
-    assert [step for step in evaluated if 6 < step < 12]
-
-
-@pytest.mark.parametrize(
-    "set_", ["train.seed=2", "model.dropout=0.3", "train.batch_tokens=90", "task.max_length=99"]
-)
-def test_another_config_is_refused_and_named(
-    tmp_path: Path, config: dict[str, Any], set_: str
-) -> None:
-    with pytest.raises(Killed):
-        train(config, tmp_path / "run", update=die_at(5))
-    before = everything(tmp_path / "run")
-    changed = override(config, [set_])
-    with pytest.raises(InputError, match=re.escape(set_.partition("=")[0]) + " was"):
-        train(changed, tmp_path / "run", resume=True)
-    assert everything(tmp_path / "run") == before
-    run, _ = train(changed, tmp_path / "run", resume=True, accept_changes=True)
-    assert steps(run.checkpoints)[-1] == 6
-
-
-def test_what_may_change_may_change(tmp_path: Path, config: dict[str, Any]) -> None:
-    values = {
-        "steps": 7, "minutes": 9.0, "patience": 5, "eval_every": 2, "save_every": 3, "keep": 4,
-        "device": "cpu", "threads": 2,
-    }  # fmt: skip
-    assert set(values) == set(MAY_CHANGE)
-    with pytest.raises(Killed):
-        train(config, tmp_path / "run", update=die_at(5))
-    run, warnings = train(merge(config, {"train": values}), tmp_path / "run", resume=True)
-    assert run.config()["train"] == {**run.config()["train"], **values}
-    assert any("threads was 1" in warning and "not the same to the bit" in warning
-               for warning in warnings)  # fmt: skip
-
-
-@pytest.mark.serial
-def test_processes_are_those_of_the_run_unless_others_are_asked_for(
-    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "src"))
-    monkeypatch.setattr(start, "processes_that_pay", lambda *_: 2)  # here and now
-    monkeypatch.setattr(start, "cores", lambda: 2)
-    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)  # two wait for each other
-    with pytest.raises(Killed):
-        train(config, tmp_path / "run", update=die_at(5))
-    before = everything(tmp_path / "run")
-    with pytest.raises(InputError, match=r"train\.processes was 1, is 2"):
-        train(override(config, ["train.processes=2"]), tmp_path / "run", resume=True)
-    assert everything(tmp_path / "run") == before
-    unsaid = override(config, ["train.steps=20"])
-    del unsaid["train"]["processes"], unsaid["train"]["threads"]
-    with pytest.raises(Killed):
-        train(unsaid, tmp_path / "run", resume=True, update=die_at(9))
-    written = Run(tmp_path / "run").config()["train"]
-    assert (written["processes"], written["threads"]) == (1, 2)
-    several = override(config, ["train.steps=10", "train.processes=2"])
-    sizes: list[int] = []
-    train(
-        several, tmp_path / "run", resume=True, accept_changes=True,
-        update=lambda trainer, _: sizes.append(trainer.crew.team.size),
-    )  # fmt: skip
-    assert set(sizes) == {2}
-
-
-@pytest.mark.parametrize(
-    ("set_", "survives"),
-    [("train.ema=0.9", True), ("train.optimizer=adamw", False), ("model.dim=32", False)],
-)
-def test_accepted_changes_fit_or_are_refused(
-    tmp_path: Path, config: dict[str, Any], set_: str, survives: bool
-) -> None:
-    config = override(config, ["train.optimizer=sgd"])
-    with pytest.raises(Killed):
-        train(config, tmp_path / "run", update=die_at(5))
-    before = everything(tmp_path / "run")
-    changed = override(config, [set_])
-    if survives:
-        run, _ = train(changed, tmp_path / "run", resume=True, accept_changes=True)
-        assert steps(run.checkpoints)[-1] == 6
-        return
-    with pytest.raises(InputError, match="does not fit"):
-        train(changed, tmp_path / "run", resume=True, accept_changes=True)
-    assert everything(tmp_path / "run") == before
-
-
-def test_an_average_of_the_best_may_be_asked_for_later(
-    tmp_path: Path, config: dict[str, Any]
-) -> None:
-    config = override(config, ["train.average=2"])
-    with pytest.raises(Killed):
-        train(config, tmp_path / "run", update=die_at(5))  # at 2 it saved and did not evaluate
-    changed = override(config, ["train.average_of=best"])
-    run, _ = train(changed, tmp_path / "run", resume=True, accept_changes=True)
-    assert steps(run.checkpoints)[-1] == 6
-
-
-def test_an_average_of_a_run_that_patience_ends_is_the_same_after_a_kill(
-    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sets = ["train.patience=1", "train.average=2", "train.schedule=constant"]
-    config = override(config, sets)
-    del config["train"]["steps"], config["train"]["save_every"]
-    whole, _ = train(config, tmp_path / "whole")
-    monkeypatch.setattr(trainer, "SAVE_SECONDS", 0.0)  # as on a slow machine
-    with pytest.raises(Killed):
-        train(config, tmp_path / "cut", update=die_at(5))
-    cut, _ = train(config, tmp_path / "cut", resume=True)
-    assert cut.weights.read_bytes() == whole.weights.read_bytes()
-
-
-def test_another_corpus_is_refused_until_accepted_and_then_learned_from(tmp_path: Path) -> None:
-    files, dev = write_corpus(tmp_path), write_corpus(tmp_path, "dev", 8)
-    config = tiny(files, {"task": {"dev": dev}}, DEV)
-    with pytest.raises(Killed):
-        train(config, tmp_path / "run", update=die_at(5))
-    write_corpus(tmp_path, "train", 30, seed=2)
-    write_corpus(tmp_path, "dev", 5, seed=2)
-    with pytest.raises(InputError, match="the train and dev data changed"):
-        train(config, tmp_path / "run", resume=True)
-    seen: list[int] = []
-    run, _ = train(
-        config, tmp_path / "run", resume=True, accept_changes=True,
-        update=lambda trainer, _: seen.append(len(trainer.crew.store)),
-    )  # fmt: skip
-    assert set(seen) == {30}
-    assert len(run.dev()["source"]) == 5
-    train(override(config, ["train.steps=7"]), run.path, resume=True)  # and it is no news again
-
-
-def test_a_missing_corpus_is_named_on_resume(tmp_path: Path) -> None:
-    files = write_corpus(tmp_path)
-    with pytest.raises(Killed):
-        train(tiny(files), tmp_path / "run", update=die_at(5))
-    Path(files[1]).unlink()
-    with pytest.raises(InputError, match="no such file"):
-        train(tiny(files), tmp_path / "run", resume=True)
-
-
-def test_a_run_of_the_users_own_code_is_continued(tmp_path: Path, files: list[str]) -> None:
-    (tmp_path / "mine.py").write_text("from saccade.models.transformer import Transformer as Me\n")
-    config = tiny(files, {"model": {"name": f"{tmp_path / 'mine.py'}:Me"}})
-    run, _ = train(config, tmp_path / "run", allow_code=True)
-    _, warnings = train(config, run.path, allow_code=True, resume=True)
-    assert "finished" in warnings[0]
-    train(config, tmp_path / "next", allow_code=True, init=str(run.path))
-    with (tmp_path / "mine.py").open("a") as file:
-        file.write("# other code than what was allowed\n")
-    with pytest.raises(InputError, match="allow-code"):
-        train(config, run.path, resume=True)
 
 
 # --- what is logged ----------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def scores(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         def scripted(self: Any, *texts: Any) -> Any:
             found = score(self, *texts)
             main = dataclasses.replace(found.main, value=next(left))
-            return dataclasses.replace(found, metrics=[main, *found.metrics[1:]])
+            return dataclasses.replace(found, metrics=[main])
 
         monkeypatch.setattr(Translate, "score", scripted)
 
@@ -118,6 +118,24 @@ def test_a_metric_that_is_no_number_is_never_the_best(
     assert close(load_tensors(run.weights), weights_at(run, 4))
     scores(*[float("nan")] * 3)
     assert close(load_tensors(learn(*sets).weights), weights_at(run, 6))
+
+
+def test_equal_scores_are_told_apart_by_the_next_metric(
+    learn: Learn, dev: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a model that has no whole phrase right yet: BLEU is zero, chrF grows."""
+    score, left = Translate.score, iter([1.0, 3.0, 2.0])
+
+    def scripted(self: Any, *texts: Any) -> Any:
+        found = score(self, *texts)
+        values = (0.0, next(left))
+        pairs = zip(found.metrics, values, strict=True)
+        metrics = [dataclasses.replace(metric, value=value) for metric, value in pairs]
+        return dataclasses.replace(found, metrics=metrics)
+
+    monkeypatch.setattr(Translate, "score", scripted)
+    run = learn(f"task.dev={dev}", "train.eval_every=2", "train.save_every=2", "train.keep=9")
+    assert close(load_tensors(run.weights), weights_at(run, 4))
 
 
 def test_unset_evaluations_are_five_over_the_budget(learn: Learn, dev: list[str]) -> None:
@@ -479,6 +497,28 @@ def test_bfloat16_trains_finite_weights_in_float32(learn: Learn) -> None:
     assert not close(found, load_tensors(learn("train.steps=20").weights))
 
 
+@pytest.mark.parametrize(("dev_too", "told"), [(True, "logits are NaN"), (False, "not finite")])
+def test_a_model_beyond_numbers_is_not_written(
+    learn: Learn, dev: list[str], tmp_path: Path, dev_too: bool, told: str
+) -> None:
+    sets = ["train.peak_rate=1e39", "train.warmup=0"] + [f"task.dev={dev}"] * dev_too
+    with pytest.raises(TrainingError, match=rf"{told}.*lower train\.peak_rate|{told}"):
+        learn(*sets, out=tmp_path / "run")
+    assert not (tmp_path / "run" / "model.safetensors").exists()
+
+
+def test_scores_that_cannot_be_kept_stop_nothing(
+    files: list[str], dev: list[str], tmp_path: Path
+) -> None:
+    def block(running: trainer.Trainer, _: Any) -> None:
+        (running.crew.run.path / "evals").touch()  # no folder can be made there
+
+    sets = [f"task.dev={dev}", "train.eval_every=2", "train.save_every=2"]
+    run, warnings = train(override(tiny(files), sets), tmp_path / "run", update=block)
+    assert any("the best model so far was not written" in each for each in warnings)
+    assert steps(run.checkpoints)[-1] == 6
+
+
 @pytest.mark.slow
 @pytest.mark.serial
 def test_a_compiled_model_learns_the_same(files: list[str], tmp_path: Path) -> None:
@@ -522,6 +562,22 @@ def test_a_signal_on_a_full_disk_is_an_error_that_names_the_last_good_step(
     with pytest.raises(Interrupted, match="SIGTERM"):
         train(config, tmp_path / "run", update=stop, resume=True)
     assert steps(tmp_path / "run" / "checkpoints")[-1] == 4
+
+
+def test_a_signal_in_the_last_evaluation_is_heard_when_all_is_saved(
+    learn: Learn, dev: list[str], tmp_path: Path
+) -> None:
+    """Of several seeds, the next is not begun."""
+
+    def stop(*_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    sets = (f"task.dev={dev}", "train.eval_every=6")
+    with pytest.raises(Interrupted, match="SIGTERM"):
+        learn(*sets, out=tmp_path / "run", finish=stop)
+    heard: list[int] = []
+    learn(*sets, out=tmp_path / "run", resume=True, update=lambda _, u: heard.append(u.step))
+    assert heard == []
 
 
 def test_signals_are_given_back(learn: Learn) -> None:

@@ -178,20 +178,19 @@ def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tup
 def _like(settings: Settings, config: Mapping[str, Any], like: Run, start: Start) -> Settings:
     """Adapting a model keeps its shape and its tokenizer; what was asked of them is refused."""
     theirs = like.settings(allow_code=start.allow_code)
-    where, tokenizer = like.path, theirs.task.tokenizer
+    where, resumes = like.path, like.path != Path(str(start.init))
     if theirs.model_name != settings.model_name:
         raise InputError(f"--init: {where} is a {theirs.model_name}, not {settings.model_name}")
-    if where == Path(str(start.init)):
-        tokenizer = str(where)
-        if not like.weights.is_file():
-            raise InputError(f"--init: {where} holds no model yet")
+    if not resumes and not like.weights.is_file():
+        raise InputError(f"--init: {where} holds no model yet")
     given = settings.given()
     free = {name: given.pop(name) for name in DROPOUTS if name in given}
     asked = {f"model.{name}": (value, theirs.model.get(name)) for name, value in given.items()}
     if settings.preset != settings.model_class.default_preset:
         asked["model.preset"] = (settings.preset, theirs.preset)
-    kind = settings.task.tokenizer
-    if kind not in (settings.task.__dataclass_fields__["tokenizer"].default, tokenizer):
+    kind, tokenizer = settings.task.tokenizer, theirs.task.tokenizer if resumes else str(where)
+    usual = settings.task.__dataclass_fields__["tokenizer"].default
+    if not resumes and kind not in (usual, tokenizer):
         asked["task.tokenizer"] = (kind, theirs.task.tokenizer)
     for name in VOCABULARY & config.get("task", {}).keys():
         asked[f"task.{name}"] = (getattr(settings.task, name), getattr(theirs.task, name))

@@ -1,0 +1,369 @@
+"""A run that is taken up again: what may have changed since, what may not, and what follows."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny_runs import (
+    Killed,
+    die_at,
+    everything,
+    tiny,
+    tiny_text,
+    train,
+    weights_at,
+    write_corpus,
+    write_text,
+)
+
+from saccade.config import merge, override
+from saccade.errors import InputError
+from saccade.training import decide, trainer
+from saccade.training.checkpoint import load_tensors, steps
+from saccade.training.run import Run
+from saccade.training.settings import MAY_CHANGE
+
+DEV = {"train": {"eval_every": 3, "save_every": 2}}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    return write_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture
+def config(files: list[str]) -> dict[str, Any]:
+    return tiny(files, {"task": {"dev": files}}, DEV)
+
+
+# --- longer, or with fewer limits --------------------------------------------------------------
+
+
+def test_more_steps_lengthen_a_finished_run(tmp_path: Path, config: dict[str, Any]) -> None:
+    run, _ = train(config, tmp_path / "run")
+    seen: list[int] = []
+    longer = override(config, ["train.steps=9"])
+    train(longer, run.path, resume=True, update=lambda _, update: seen.append(update.step))
+    assert seen == [7, 8, 9]
+    assert run.config()["train"]["steps"] == 9
+    _, warnings = train(longer, run.path, resume=True)
+    assert "finished" in warnings[0]
+
+
+@pytest.mark.parametrize(("dies", "again"), [(7, [7, 8, 9, 10, 11, 12]), (11, [11, 12])])
+def test_a_lengthened_run_that_dies_is_not_finished(
+    tmp_path: Path, config: dict[str, Any], dies: int, again: list[int]
+) -> None:
+    run, _ = train(config, tmp_path / "run")
+    longer = override(config, ["train.steps=12"])
+    with pytest.raises(Killed):
+        train(longer, run.path, resume=True, update=die_at(dies))  # 7: before it saves anything
+    seen: list[int] = []
+    train(longer, run.path, resume=True, update=lambda _, update: seen.append(update.step))
+    assert seen == again
+    _, warnings = train(longer, run.path, resume=True)
+    assert "finished" in warnings[0]
+
+
+def test_a_lengthened_run_is_evaluated_on_its_way(tmp_path: Path, files: list[str]) -> None:
+    config = tiny(files, {"task": {"dev": files}})
+    run, _ = train(config, tmp_path / "run")
+    train(override(config, ["train.steps=12"]), run.path, resume=True)
+    evaluated = [line["step"] for line in run.metrics() if "dev BLEU" in line]
+    assert [step for step in evaluated if 6 < step < 12]
+
+
+def test_an_unfinished_run_that_is_lengthened_is_evaluated_on_its_way(
+    tmp_path: Path, files: list[str]
+) -> None:
+    config = override(tiny(files, {"task": {"dev": files}}), ["train.steps=10"])
+    with pytest.raises(Killed):
+        train(override(config, ["train.save_every=8"]), tmp_path / "run", update=die_at(9))
+    run, _ = train(override(config, ["train.steps=20"]), tmp_path / "run", resume=True)
+    evaluated = [line["step"] for line in run.metrics() if "dev BLEU" in line]
+    assert evaluated == [2, 4, 6, 8, 12, 16, 20]
+
+
+def test_a_limit_that_ended_a_run_may_be_lifted(tmp_path: Path, config: dict[str, Any]) -> None:
+    impatient = override(config, ["train.patience=1", "train.eval_every=1", "train.peak_rate=1e-9"])
+    run, _ = train(impatient, tmp_path / "run")
+    assert steps(run.checkpoints)[-1] == 2
+    _, warnings = train(impatient, run.path, resume=True)
+    assert "finished" in warnings[0]
+    del impatient["train"]["patience"]
+    train(impatient, run.path, resume=True)
+    assert steps(run.checkpoints)[-1] == 6
+
+
+def test_another_limit_does_not_begin_a_finished_run_again(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    run, _ = train(config, tmp_path / "run")
+    for sets in (["train.minutes=5"], ["train.steps=5"]):
+        _, warnings = train(override(config, sets), run.path, resume=True)
+        assert "finished" in warnings[0]
+
+
+def test_a_budget_that_is_not_said_again_holds_on(tmp_path: Path, config: dict[str, Any]) -> None:
+    run, _ = train(config, tmp_path / "run")
+    del config["train"]["steps"]
+    _, warnings = train(config, run.path, resume=True)
+    assert "finished" in warnings[0]
+    assert "minutes" not in run.config()["train"]
+
+
+# --- with another config -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "set_", ["train.seed=2", "model.dropout=0.3", "train.batch_tokens=90", "task.max_length=99"]
+)
+def test_another_config_is_refused_and_named(
+    tmp_path: Path, config: dict[str, Any], set_: str
+) -> None:
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))
+    before = everything(tmp_path / "run")
+    changed = override(config, [set_])
+    with pytest.raises(InputError, match=re.escape(set_.partition("=")[0]) + " was"):
+        train(changed, tmp_path / "run", resume=True)
+    assert everything(tmp_path / "run") == before
+    run, _ = train(changed, tmp_path / "run", resume=True, accept_changes=True)
+    assert steps(run.checkpoints)[-1] == 6
+
+
+def test_what_may_change_may_change(tmp_path: Path, config: dict[str, Any]) -> None:
+    values = {
+        "steps": 7, "minutes": 9.0, "patience": 5, "eval_every": 2, "save_every": 3, "keep": 4,
+        "device": "cpu", "threads": 2,
+    }  # fmt: skip
+    assert set(values) == set(MAY_CHANGE)
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))
+    run, warnings = train(merge(config, {"train": values}), tmp_path / "run", resume=True)
+    assert run.config()["train"] == {**run.config()["train"], **values}
+    assert any("threads was 1" in warning and "not the same to the bit" in warning
+               for warning in warnings)  # fmt: skip
+
+
+@pytest.mark.serial
+def test_processes_are_those_of_the_run_unless_others_are_asked_for(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "src"))
+    monkeypatch.setattr(start, "processes_that_pay", lambda *_: 2)  # here and now
+    monkeypatch.setattr(start, "cores", lambda: 2)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)  # two wait for each other
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))
+    before = everything(tmp_path / "run")
+    with pytest.raises(InputError, match=r"train\.processes was 1, is 2"):
+        train(override(config, ["train.processes=2"]), tmp_path / "run", resume=True)
+    assert everything(tmp_path / "run") == before
+    unsaid = override(config, ["train.steps=20"])
+    del unsaid["train"]["processes"], unsaid["train"]["threads"]
+    with pytest.raises(Killed):
+        train(unsaid, tmp_path / "run", resume=True, update=die_at(9))
+    written = Run(tmp_path / "run").config()["train"]
+    assert (written["processes"], written["threads"]) == (1, 2)
+    several = override(config, ["train.steps=10", "train.processes=2"])
+    sizes: list[int] = []
+    train(
+        several, tmp_path / "run", resume=True, accept_changes=True,
+        update=lambda trainer, _: sizes.append(trainer.crew.team.size),
+    )  # fmt: skip
+    assert set(sizes) == {2}
+
+
+@pytest.mark.parametrize(
+    ("set_", "survives"),
+    [("train.ema=0.9", True), ("train.optimizer=adamw", False), ("model.dim=32", False)],
+)
+def test_accepted_changes_fit_or_are_refused(
+    tmp_path: Path, config: dict[str, Any], set_: str, survives: bool
+) -> None:
+    config = override(config, ["train.optimizer=sgd"])
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))
+    before = everything(tmp_path / "run")
+    changed = override(config, [set_])
+    if survives:
+        run, _ = train(changed, tmp_path / "run", resume=True, accept_changes=True)
+        assert steps(run.checkpoints)[-1] == 6
+        return
+    with pytest.raises(InputError, match="does not fit"):
+        train(changed, tmp_path / "run", resume=True, accept_changes=True)
+    assert everything(tmp_path / "run") == before
+
+
+@pytest.mark.parametrize("accept", [True, False])
+@pytest.mark.parametrize(
+    "set_", ["task.tokenizer=words", "task.lowercase=true", "task.vocab_size=99"]
+)
+def test_what_was_learned_stays_with_its_tokenizer(
+    tmp_path: Path, config: dict[str, Any], set_: str, accept: bool
+) -> None:
+    run, _ = train(config, tmp_path / "run")
+    before = everything(run.path)
+    changed = override(config, [set_, "train.steps=9"])
+    with pytest.raises(InputError, match=rf"{set_.partition('=')[0]} was .*choose another --out"):
+        train(changed, run.path, resume=True, accept_changes=accept)
+    assert everything(run.path) == before
+
+
+def test_a_run_of_another_task_is_not_continued(tmp_path: Path, config: dict[str, Any]) -> None:
+    other, _ = train(tiny_text([write_text(tmp_path)]), tmp_path / "other")
+    for accept in (False, True):
+        with pytest.raises(InputError, match=r"task\.name was 'generate', is 'translate'|model"):
+            train(config, other.path, resume=True, accept_changes=accept)
+
+
+def test_a_run_moves_to_a_machine_without_its_device(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))
+    file = tmp_path / "run" / "config.toml"
+    file.write_text(file.read_text().replace('device = "auto"', 'device = "mps"'))
+    run, _ = train(override(config, ["train.device=cpu"]), tmp_path / "run", resume=True)
+    assert steps(run.checkpoints)[-1] == 6
+
+
+def test_a_run_moves_to_a_machine_that_cannot_share_memory(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))
+    file = tmp_path / "run" / "config.toml"
+    file.write_text(file.read_text().replace("processes = 1", "processes = 2"))
+    monkeypatch.setattr(decide, "can_share_memory", lambda: False)
+    with pytest.raises(InputError, match=r"processes was 2, is 1"):
+        train(config, tmp_path / "run", resume=True)
+    run, _ = train(config, tmp_path / "run", resume=True, accept_changes=True)
+    assert steps(run.checkpoints)[-1] == 6
+
+
+def test_accepting_changes_where_there_are_none_changes_nothing(tmp_path: Path) -> None:
+    """Also of what a recurrent network carries from update to update."""
+    config = tiny_text([write_text(tmp_path)], {"train": {"save_every": 1}})
+    config["model"] = {"name": "rnn", "dim": 16, "layers": 1, "dropout": 0.1}
+    whole, _ = train(config, tmp_path / "whole")
+    with pytest.raises(Killed):
+        train(config, tmp_path / "cut", update=die_at(4))
+    cut, _ = train(config, tmp_path / "cut", resume=True, accept_changes=True)
+    assert cut.weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_an_average_of_the_best_may_be_asked_for_later(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    config = override(config, ["train.average=2"])
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))  # at 2 it saved and did not evaluate
+    changed = override(config, ["train.average_of=best"])
+    run, _ = train(changed, tmp_path / "run", resume=True, accept_changes=True)
+    assert steps(run.checkpoints)[-1] == 6
+
+
+def test_an_average_of_a_run_that_patience_ends_is_the_same_after_a_kill(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sets = ["train.patience=1", "train.average=2", "train.schedule=constant"]
+    config = override(config, sets)
+    del config["train"]["steps"], config["train"]["save_every"]
+    whole, _ = train(config, tmp_path / "whole")
+    monkeypatch.setattr(trainer, "SAVE_SECONDS", 0.0)  # as on a slow machine
+    with pytest.raises(Killed):
+        train(config, tmp_path / "cut", update=die_at(5))
+    cut, _ = train(config, tmp_path / "cut", resume=True)
+    assert cut.weights.read_bytes() == whole.weights.read_bytes()
+
+
+# --- with other data, or other code ------------------------------------------------------------
+
+
+def test_another_corpus_is_refused_until_accepted_and_then_learned_from(tmp_path: Path) -> None:
+    files, dev = write_corpus(tmp_path), write_corpus(tmp_path, "dev", 8)
+    config = tiny(files, {"task": {"dev": dev}}, DEV)
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))
+    write_corpus(tmp_path, "train", 30, seed=2)
+    write_corpus(tmp_path, "dev", 5, seed=2)
+    with pytest.raises(InputError, match="the train and dev data changed"):
+        train(config, tmp_path / "run", resume=True)
+    seen: list[int] = []
+    run, _ = train(
+        config, tmp_path / "run", resume=True, accept_changes=True,
+        update=lambda trainer, _: seen.append(len(trainer.crew.store)),
+    )  # fmt: skip
+    assert set(seen) == {30}
+    assert len(run.dev()["source"]) == 5
+    train(override(config, ["train.steps=7"]), run.path, resume=True)  # and it is no news again
+
+
+def test_another_dev_set_starts_its_scores_anew(tmp_path: Path, config: dict[str, Any]) -> None:
+    config = override(config, ["train.eval_every=1"])
+    run, _ = train(config, tmp_path / "run")
+    other = write_corpus(tmp_path, "other", 3, seed=5)
+    longer = override(config, [f"task.dev={other}", "train.steps=7", "train.peak_rate=1e-9"])
+    train(longer, run.path, resume=True, accept_changes=True)
+    scored = run.evaluation("dev")
+    assert len(scored["by_example"]) == 3
+    state = json.loads((run.checkpoints / "step-00000007" / "state.json").read_bytes())
+    assert (state["best_step"], list(state["values"])) == (7, ["7"])
+
+
+def test_a_dev_set_may_be_given_up(tmp_path: Path, config: dict[str, Any]) -> None:
+    run, _ = train(config, tmp_path / "run")
+    del config["task"]["dev"]
+    longer = override(config, ["train.steps=9"])
+    evaluated: list[int] = []
+    train(
+        longer, run.path, resume=True, accept_changes=True,
+        evaluation=lambda trainer, *_: evaluated.append(trainer.standing.step),
+    )  # fmt: skip
+    assert (evaluated, run.dev()) == ([], None)
+    assert "not evaluated" in (run.path / "README.md").read_text()
+    final, written = weights_at(run, 9), load_tensors(run.weights)
+    assert all(torch.equal(written[name], tensor) for name, tensor in final.items())
+
+
+def test_a_missing_corpus_is_named_on_resume(tmp_path: Path) -> None:
+    files = write_corpus(tmp_path)
+    with pytest.raises(Killed):
+        train(tiny(files), tmp_path / "run", update=die_at(5))
+    Path(files[1]).unlink()
+    with pytest.raises(InputError, match="no such file"):
+        train(tiny(files), tmp_path / "run", resume=True)
+
+
+def test_a_run_of_the_users_own_code_is_continued(tmp_path: Path, files: list[str]) -> None:
+    (tmp_path / "mine.py").write_text("from saccade.models.transformer import Transformer as Me\n")
+    config = tiny(files, {"model": {"name": f"{tmp_path / 'mine.py'}:Me"}})
+    run, _ = train(config, tmp_path / "run", allow_code=True)
+    _, warnings = train(config, run.path, allow_code=True, resume=True)
+    assert "finished" in warnings[0]
+    train(config, tmp_path / "next", allow_code=True, init=str(run.path))
+    with (tmp_path / "mine.py").open("a") as file:
+        file.write("# other code than what was allowed\n")
+    with pytest.raises(InputError, match="allow-code"):
+        train(config, run.path, resume=True)
+
+
+def test_code_that_makes_another_model_now_is_told(tmp_path: Path, files: list[str]) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("from saccade.models.transformer import Transformer as Me\n")
+    config = tiny(files, {"model": {"name": f"{mine}:Me"}})
+    with pytest.raises(Killed):
+        train(override(config, ["train.save_every=1"]), tmp_path / "run",
+              update=die_at(3), allow_code=True)  # fmt: skip
+    mine.write_text(
+        "from torch import nn\nfrom saccade.models.transformer import Transformer\n\n"
+        "class Me(Transformer):\n    def __init__(self, config, *, joint):\n"
+        "        super().__init__(config, joint=joint)\n        self.extra = nn.Linear(2, 2)\n"
+    )
+    with pytest.raises(InputError, match="its checkpoint does not fit the changed model"):
+        train(config, tmp_path / "run", resume=True, allow_code=True)
