@@ -48,6 +48,7 @@ def test_two_empty_files(saccade: Saccade, tmp_path: Path) -> None:
 
 
 BAD_CALLS = {
+    "no device": (["--device", "cpu:x"], ["'cpu:x' is no device"]),
     "missing file": (["--train", "no-such-file", "also-not"], ["no-such-file", "no such file"]),
     "unknown model": (["--model", "transfomer"], ["did you mean 'transformer'?"]),
     "unknown key": (["--set", "train.peak_rat=1"], ["did you mean 'train.peak_rate'?"]),
@@ -99,6 +100,22 @@ def test_an_out_folder_that_is_taken(
     refused(saccade(*train_arguments(corpus, run_folder)), "--resume", "another --out")
     refused(saccade("demo", "--quick", "--out", tmp_path), "no demo made it")
     assert before == {path: path.stat().st_mtime_ns for path in run_folder.rglob("*")}
+
+
+@pytest.mark.parametrize("minutes", ["0", "-5", "nan", "inf"])
+def test_a_demo_of_no_time_is_refused(saccade: Saccade, tmp_path: Path, minutes: str) -> None:
+    out = tmp_path / "demo"
+    refused(saccade("demo", f"--minutes={minutes}", "--out", out), "--minutes", "above 0")
+    assert not out.exists()
+
+
+def test_two_results_are_not_written_into_one_file(
+    saccade: Saccade, run_folder: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "x.txt"
+    call = ["predict", run_folder, "--output", file, "--alignments", tmp_path / "." / "x.txt"]
+    refused(saccade(*call, stdin=b"a\n"), "name two files")
+    assert not file.exists()
 
 
 def test_predict_refuses(saccade: Saccade, run_folder: Path, tmp_path: Path) -> None:

@@ -186,3 +186,19 @@ def test_models_and_tasks_are_listed(saccade: Saccade) -> None:
     assert "context = (unset)" in said
     for name in ("markov", "gpt", "rnn", "transformer-xl"):
         assert saccade("models", name).code == 0
+    shown = saccade("models", "gpt").out  # as a run has them, not as another task would
+    assert "  peak_rate = 0.003\n" in shown
+    assert "  smoothing = 0.0\n" in shown
+
+
+def test_an_infinite_score_of_several_seeds_is_told(
+    saccade: Saccade, text: str, tmp_path: Path
+) -> None:
+    (tmp_path / "dev.txt").write_text("a z a z\n")
+    said = saccade(
+        "train", "generate", "--model", "markov", "--set", "model.smoothing=none",
+        "--train", text, "--dev", tmp_path / "dev.txt", "--set", "task.tokenizer=words",
+        "--seeds", "1,2", "--out", tmp_path / "runs",
+    )  # fmt: skip
+    assert said.code == 0, said.err
+    assert "dev loss: infinite with 2 of 2 seeds" in said.out

@@ -108,6 +108,11 @@ def test_precedence(tmp_path: Path) -> None:
     assert settings.train.seed == 3  # flag over --set
 
 
+def test_steps_and_minutes_are_both_told(saccade: Saccade, corpus: Path, tmp_path: Path) -> None:
+    said = saccade(*train_arguments(corpus, tmp_path / "run"), "--minutes", "1")
+    assert re.search(r"\d+ steps or 1 minute, ", said.err)
+
+
 def test_several_seeds(saccade: Saccade, corpus: Path, tmp_path: Path) -> None:
     arguments = train_arguments(corpus, tmp_path / "runs")
     arguments[arguments.index("--steps") + 1] = "2"
@@ -368,6 +373,8 @@ def test_eval_reads_columns_and_bad_bytes_as_told(
         (["data:my set.tsv"], "my-set.tsv"),
         ([".hidden.en", ".hidden.de"], "hidden.en-de"),
         (["-"], "data"),
+        (["a.txt", "b.txt", "c.txt"], "a.txt-b.txt-c.txt"),
+        (["x" * 400], "x" * 120),
     ],
 )
 def test_scores_are_named_after_the_files(files: list[str], name: str) -> None:
