@@ -53,7 +53,10 @@ def taken_up(
     if train.processes is None:  # what the machine decided then holds on
         train = dataclasses.replace(train, processes=theirs.train.processes)
     if not train.budget:
-        train = dataclasses.replace(train, **theirs.train.budget)
+        then = theirs.train
+        train = dataclasses.replace(
+            train, steps=then.steps, minutes=then.minutes, patience=then.patience
+        )
     settings = dataclasses.replace(settings, train=train)
     if theirs.task_name == settings.task_name:
         task = settings.task_class.resumed(settings.task, theirs.task)
