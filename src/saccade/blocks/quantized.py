@@ -1,4 +1,9 @@
-"""Linear maps in 8 bits, for decoding in batches: weights by row, activations as they come."""
+"""Linear maps in 8 bits, for decoding in batches: weights by row, activations as they come.
+
+Activations have eight bits and weights seven: with eight of both, the instruction that adds two
+products in 16 bits overflows, 2 * 255 * 127 > 2^15 > 2 * 255 * 63. Weights miss the bit less, since
+each row of them has a scale of its own.
+"""
 
 import warnings
 
@@ -9,16 +14,18 @@ from torch import Tensor, nn
 from saccade.blocks.embeddings import TiedOutput
 from saccade.blocks.scores import Concat, Location
 
+MOST = 63  # of a weight
+
 
 class QuantizedLinear(nn.Module):
-    """y = W x + b with W in int8, a scale for each output, and one scale for all of x.
+    """y = W x + b with W in seven bits, a scale for each output, and one scale for all of x.
 
     One activation scale a tensor means that a row's result depends a little on its neighbours.
     """
 
     def __init__(self, weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None):
         super().__init__()
-        scales = weight.detach().abs().amax(dim=1).clamp(min=1e-12) / 127
+        scales = weight.detach().abs().amax(dim=1).clamp(min=1e-12) / MOST
         zeros = torch.zeros(len(weight), dtype=torch.long)
         with warnings.catch_warnings():  # torch announces a successor that has no CPU kernels yet
             warnings.simplefilter("ignore")
@@ -29,8 +36,7 @@ class QuantizedLinear(nn.Module):
         self.packed = torch.ops.quantized.linear_prepack(quantized, bias)
 
     def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
-        # Seven bits: with eight, the instruction that adds pairs of products can overflow.
-        y: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed, reduce_range=True)
+        y: Tensor = torch.ops.quantized.linear_dynamic(x, self.packed)
         return y
 
 

@@ -46,7 +46,7 @@ def _linear(linear: Any) -> Function:
 
 def _quantized(linear: Any) -> Function:
     packed, product = linear.packed, torch.ops.quantized.linear_dynamic.default
-    return lambda x: product(x, packed, True)  # noqa: FBT003 - reduce_range, as in its forward
+    return lambda x: product(x, packed)
 
 
 def _layer_norm(norm: Any) -> Function:
