@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import random
 import sys
 import types
 from collections import Counter
@@ -183,6 +184,42 @@ def test_half_a_surrogate_pair_is_replaced_or_skipped(write):
     assert list(read_pairs([path], on_bad_utf8="replace")) == [("a", "x\ufffd"), ("b", "c")]
 
 
+def in_parquet(**columns):
+    sink = io.BytesIO()
+    parquet.write_table(pyarrow.table(columns), sink, use_dictionary=False)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("kind", [pyarrow.string(), pyarrow.dictionary("int32", "string")])
+def test_invalid_utf8_in_parquet_names_row_and_byte_or_is_counted(write, kind):
+    source = pyarrow.array([b"a", b"ab\xffc", b"c"]).view("string").cast(kind)
+    path = write("a.parquet", in_parquet(source=source, target=["x", "y", "z"]))
+    with pytest.raises(InputError, match=r"row 2, column 'source': byte 3 is 0xff, not UTF-8"):
+        list(read_pairs([path]))
+    skipping = ParallelText([path], on_bad_utf8="skip")
+    assert list(skipping) == [("a", "x"), ("c", "z")]
+    assert (skipping.report.bad_utf8, skipping.report.dropped) == (1, 1)
+    assert list(read_pairs([path], on_bad_utf8="replace"))[1] == ("ab\ufffdc", "y")
+
+
+def test_damaged_parquet_is_named(write):
+    sound = in_parquet(source=[f"the cat {n}" for n in range(99)], target=["x"] * 99)
+    for start in (0, 4, 40, len(sound) - 200):
+        damaged = sound[:start] + bytes(byte ^ 255 for byte in sound[start:])
+        with pytest.raises(InputError, match=r"a\.parquet: .*damaged"):
+            list(read_pairs([write("a.parquet", damaged[: start + 60] + sound[start + 60 :])]))
+
+
+def test_parquet_is_held_a_piece_at_a_time(write):
+    noise = [random.Random(n).randbytes(1000).hex() for n in range(3000)]
+    content = in_parquet(source=noise, target=noise)
+    before = pyarrow.total_allocated_bytes()
+    reading = read_pairs([write("a.parquet", content)])
+    assert next(reading) == (noise[0], noise[0])
+    assert pyarrow.total_allocated_bytes() - before < len(content) / 2
+    reading.close()
+
+
 @pytest.mark.parametrize(
     ("name", "content", "columns", "message"),
     [
@@ -198,6 +235,7 @@ def test_half_a_surrogate_pair_is_replaced_or_skipped(write):
         ("a.jsonl", '{"source": "a", "target": 3}', None, "line 1: column 'target' holds int"),
         ("a.jsonl", '{"source": "a", "target": "\\ud800"}', None, "line 1: half a surrogate"),
         ("a.parquet", "PAR1 not really", None, "Parquet"),
+        ("a.parquet", in_parquet(source=["a"], target=[1]), None, "'target' holds int64, expected"),
         ("a.txt", "a\tb\n", None, "ends in .tsv, .jsonl"),
     ],
 )

@@ -5,11 +5,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from saccade.data.lines import SURROGATE, BadUTF8, count_oddities, lines_or_none, open_bytes
+from saccade.data.lines import SURROGATE, BadUTF8, count_oddities, lines_or_none, open_bytes, repair
 from saccade.errors import InputError, nearest
 
 Cells = tuple[str | None, ...]  # None stands for all that was skipped
+
+ROWS, BUFFER = 256, 1 << 16  # rows, and bytes of a column, of a Parquet file held at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,26 +104,59 @@ def _whole(cell: str, table: Table, place: str, counts: Counter[str]) -> str | N
 
 
 def _parquet(table: Table, counts: Counter[str]) -> Iterator[Cells]:
+    for number, row in enumerate(_parquet_rows(table), start=1):
+        counts["lines"] += 1
+        places = (f"{table.path}, row {number}, column {name!r}" for name in table.names)
+        yield tuple(
+            _decoded(cell, table, place, counts) for cell, place in zip(row, places, strict=True)
+        )
+
+
+def _parquet_rows(table: Table) -> Iterator[tuple[bytes | None, ...]]:
+    """The cells as bytes: that a text is UTF-8 is not Arrow's to check."""
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
         raise InputError("Parquet needs pyarrow: pip install 'saccade[parquet]'") from None
-    path, columns, number = table.path, table.names, 0
+    path, names, text = table.path, table.names, pyarrow.large_binary()
     try:
-        with open_bytes(path) as stream, parquet.ParquetFile(stream) as file:
-            for name in columns:
-                _column(path, name, file.schema_arrow.names)
-            for batch in file.iter_batches(columns=list(columns)):
-                for row in batch.to_pylist():
-                    number += 1
-                    cells = tuple(_cell(row, name, f"{path}, row {number}") for name in columns)
-                    for cell in cells:
-                        count_oddities(cell, counts)
-                    counts["lines"] += 1
-                    yield cells
-    except pyarrow.ArrowException as error:
+        with (
+            open_bytes(path) as stream,
+            parquet.ParquetFile(stream, buffer_size=BUFFER, pre_buffer=False) as file,
+        ):
+            for name in names:
+                kind = file.schema_arrow.types[_column(path, name, file.schema_arrow.names)]
+                if not _holds_text(kind):
+                    raise InputError(f"{path}: column {name!r} holds {kind}, expected text")
+            for batch in file.iter_batches(ROWS, columns=list(names)):
+                columns = [batch.column(name).cast(text).to_pylist() for name in names]
+                yield from zip(*columns, strict=True)
+    except (pyarrow.ArrowException, OSError) as error:  # damaged pages are an OSError
         raise InputError(f"{path}: not a Parquet file, or damaged ({error})") from None
+
+
+def _holds_text(kind: Any) -> bool:
+    """Whether cells of this Arrow type are text, or all of them missing."""
+    from pyarrow import types
+
+    value = kind.value_type if types.is_dictionary(kind) else kind
+    tests = (
+        *(types.is_string, types.is_large_string, types.is_string_view),
+        *(types.is_binary, types.is_large_binary, types.is_binary_view, types.is_null),
+    )
+    return any(test(value) for test in tests)
+
+
+def _decoded(cell: bytes | None, table: Table, place: str, counts: Counter[str]) -> str | None:
+    try:
+        text: str | None = (cell or b"").decode()
+    except UnicodeDecodeError as error:
+        text = repair(error, f"{place}: byte {error.start + 1}", table.on_bad_utf8)
+        counts["bad_utf8"] += 1
+    if text is not None:
+        count_oddities(text, counts)
+    return text
 
 
 FORMATS: dict[str, Reader] = {
