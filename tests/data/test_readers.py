@@ -1,5 +1,6 @@
 """Text is read as it was written: nothing shifts, nothing is lost without being counted."""
 
+import csv
 import gzip
 import io
 import json
@@ -144,6 +145,11 @@ def pair_files(write, pairs, pack=lambda content: content):
             "target",
         ),
     )
+    quoted = io.StringIO(newline="")
+    sheet = csv.DictWriter(quoted, rows[0], quoting=csv.QUOTE_ALL, lineterminator="\n")
+    sheet.writeheader()
+    sheet.writerows(rows)
+    yield [write("a.csv.gz", pack(quoted.getvalue().encode()))], ("source", "target")
     yield [write("a.jsonl.gz", pack(lines.encode()))], None
     sink = io.BytesIO()
     parquet.write_table(pyarrow.Table.from_pylist(rows), sink)
@@ -182,6 +188,18 @@ def test_half_a_surrogate_pair_is_replaced_or_skipped(write):
     )
     assert list(read_pairs([path], on_bad_utf8="skip")) == [("b", "c")]
     assert list(read_pairs([path], on_bad_utf8="replace")) == [("a", "x\ufffd"), ("b", "c")]
+
+
+def test_csv_is_quoted_and_a_bad_line_takes_its_row_along(write):
+    path = write("a.csv", b'"a, ""b""\nc\n\nd",x\r\n\n"e\xff\nf",y\ng,z')
+    with pytest.raises(InputError, match="line 6: byte 3 of the line"):
+        list(read_pairs([path]))
+    first, last = ('a, "b"\nc\n\nd', "x"), ("g", "z")
+    assert list(read_pairs([path], on_bad_utf8="skip")) == [first, last]
+    replaced = list(read_pairs([path], on_bad_utf8="replace"))
+    assert replaced == [first, ("e\ufffd\nf", "y"), last]
+    long = "x" * 200_000
+    assert list(read_pairs([write("b.csv", f"{long},y\n")])) == [(long, "y")]
 
 
 def in_parquet(**columns):
@@ -228,6 +246,10 @@ def test_parquet_is_held_a_piece_at_a_time(write):
         ("a.tsv", "src\ttrg\nc\td\n", ("source", "trg"), "no column 'source'"),
         ("a.tsv", "", None, "no pair"),
         ("a.tsv", "\t\n", None, "no pair"),
+        ("a.csv", "a,b\nc\n", None, "line 2: 1 columns, expected 2 separated by commas"),
+        ("a.csv", '"a\n",b\n"c\nd",e\n"f\n\n', None, r"line 5: not CSV \(unexpected end"),
+        ("a.csv", '"a"b,c\n', None, "line 1: not CSV"),
+        ("a.csv", "src,trg\nc,d\n", ("source", "trg"), "no column 'source'"),
         ("a.jsonl", '{"source": "a", "target": "b"}\n{"source"\n', None, "line 2: not JSON"),
         ("a.jsonl", "[" * 100_000, None, "line 1: not JSON"),
         ("a.jsonl", "[1]", None, "line 1: expected an object"),
@@ -236,7 +258,7 @@ def test_parquet_is_held_a_piece_at_a_time(write):
         ("a.jsonl", '{"source": "a", "target": "\\ud800"}', None, "line 1: half a surrogate"),
         ("a.parquet", "PAR1 not really", None, "Parquet"),
         ("a.parquet", in_parquet(source=["a"], target=[1]), None, "'target' holds int64, expected"),
-        ("a.txt", "a\tb\n", None, "ends in .tsv, .jsonl"),
+        ("a.txt", "a\tb\n", None, "ends in .tsv, .csv, .jsonl"),
     ],
 )
 def test_wrong_data_is_told_with_its_place(write, name, content, columns, message):

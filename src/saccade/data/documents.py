@@ -1,7 +1,7 @@
 r"""Texts to learn a language from, streaming: plain files, or the rows of a table.
 
 A plain file is one stretch of text whose end is not an end (it may be cut out of a longer one).
-A row of a table (JSON lines, TSV, Parquet) is a document: where it ends is something to learn.
+A row of a table (TSV, CSV, JSON lines, Parquet) is a document: where it ends is something to learn.
 Texts come in passages, cut where a tokenizer would cut anyway, so that no text is too long.
 """
 

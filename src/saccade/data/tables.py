@@ -1,5 +1,6 @@
-"""Columns of tables: tab-separated values, JSON lines, Parquet; any number of columns of text."""
+"""Columns of tables: TSV, CSV, JSON lines, Parquet; any number of columns of text."""
 
+import csv
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -7,11 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from saccade.data.lines import SURROGATE, BadUTF8, count_oddities, lines_or_none, open_bytes, repair
+from saccade.data.lines import (
+    SURROGATE,
+    BadUTF8,
+    count_oddities,
+    lines_or_none,
+    open_bytes,
+    read_text,
+    repair,
+)
 from saccade.errors import InputError, nearest
 
 Cells = tuple[str | None, ...]  # None stands for all that was skipped
 
+CELL = 1 << 24  # characters of a CSV file's at most: an open quote swallows no more
 ROWS, BUFFER = 256, 1 << 16  # rows, and bytes of a column, of a Parquet file held at a time
 
 
@@ -36,23 +46,54 @@ class Table:
 Reader = Callable[[Table, Counter[str]], Iterator[Cells]]
 
 
+Row = tuple[int, list[str] | None]  # the line it begins in, and its cells; None: blank or skipped
+
+
 def _tsv(table: Table, counts: Counter[str]) -> Iterator[Cells]:
+    lines = enumerate(lines_or_none(table.path, table.on_bad_utf8, counts), start=1)
+    rows = ((number, line.split("\t") if line else None) for number, line in lines)
+    return _placed(table, rows, "tabs")
+
+
+def _csv(table: Table, counts: Counter[str]) -> Iterator[Cells]:
+    return _placed(table, _csv_rows(table, counts), "commas")
+
+
+def _csv_rows(table: Table, counts: Counter[str]) -> Iterator[Row]:
+    """As RFC 4180 has it: what is quoted may hold commas and lines, and a quote by two."""
+    csv.field_size_limit(max(CELL, csv.field_size_limit()))  # 128 KB else: a document is longer
+    skips = table.on_bad_utf8 == "skip"  # of a row the whole, so all of its lines are read
+    lines = read_text(table.path, "replace" if skips else table.on_bad_utf8, counts)
+    rows = csv.reader(lines, strict=True)
+    while True:
+        number, bad = rows.line_num + 1, counts["bad_utf8"]
+        try:
+            cells = next(rows, None)
+        except csv.Error as error:
+            raise InputError(f"{table.path}, line {number}: not CSV ({error})") from None
+        if cells is None:
+            return
+        skipped = skips and counts["bad_utf8"] > bad
+        yield number, None if skipped or not cells else cells
+
+
+def _placed(table: Table, rows: Iterator[Row], separated: str) -> Iterator[Cells]:
+    """The columns that are meant, by the header where there is one, else by their places."""
     path, width = table.path, len(table.usual)
-    rows = enumerate(lines_or_none(path, table.on_bad_utf8, counts), start=1)
     places = list(range(width))
     if table.columns is not None:
-        header = (next(rows, (1, ""))[1] or "").split("\t")
+        header = next(rows, (1, None))[1] or []
         places, width = [_column(path, name, header) for name in table.columns], len(header)
-    for number, line in rows:
-        cells = None if line is None else line.split("\t")
-        if cells is None or cells == [""]:
+    for number, cells in rows:
+        if cells is None:
             yield table.nothing
         elif len(cells) == width:
             yield tuple(cells[place] for place in places)
         else:
             raise InputError(
-                f"{path}, line {number}: {len(cells)} columns, expected {width} separated by tabs "
-                f"(of more, name those to use: --columns {','.join(table.usual)}, with a header)"
+                f"{path}, line {number}: {len(cells)} columns, expected {width} separated by "
+                f"{separated} (of more, name those to use: --columns {','.join(table.usual)}, "
+                "with a header)"
             )
 
 
@@ -161,6 +202,7 @@ def _decoded(cell: bytes | None, table: Table, place: str, counts: Counter[str])
 
 FORMATS: dict[str, Reader] = {
     ".tsv": _tsv,
+    ".csv": _csv,
     ".jsonl": _jsonl,
     ".ndjson": _jsonl,
     ".parquet": _parquet,

@@ -43,7 +43,7 @@ FILE = "tokenizer.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GenerateConfig:
-    train: list[str]  # plain text, or tables (.jsonl, .tsv, .parquet) with a document a row
+    train: list[str]  # plain text, or tables (.tsv, .csv, .jsonl, .parquet) with a document a row
     dev: list[str] | None = None
     columns: tuple[str, ...] | None = None  # of the text in a table
     tokenizer: str = "bpe"  # bpe, unigram, words, characters, bytes; or a run or tokenizer.json
