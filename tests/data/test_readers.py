@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import importlib
 import io
 import json
 import random
@@ -9,6 +10,7 @@ import sys
 import types
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow
 import pytest
@@ -17,6 +19,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from saccade.data import readers
+from saccade.data.documents import Documents
 from saccade.data.lines import TextReport, read_lines
 from saccade.data.readers import ParallelText, fingerprint, read_pairs
 from saccade.errors import InputError
@@ -110,6 +113,25 @@ def test_standard_input(monkeypatch, content):
     stdin = types.SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(content)))
     monkeypatch.setattr(sys, "stdin", stdin)
     assert list(read_pairs(["-"])) == [("a", "b"), ("c", "d")]
+
+
+@pytest.mark.parametrize("read", [ParallelText, Documents])
+def test_standard_input_is_one_text(read):
+    with pytest.raises(InputError, match="standard input is one text"):
+        read(["-", "-"])
+
+
+@pytest.mark.parametrize(
+    ("read", "files", "columns"),
+    [
+        (ParallelText, ["p.en", "p.de"], ("nope", "nada")),
+        (ParallelText, ["builtin:english-french/dev"], ("source", "target")),
+        (Documents, ["p.en"], ("nope",)),
+    ],
+)
+def test_columns_of_files_that_have_none_are_refused(read, files, columns):
+    with pytest.raises(InputError, match=rf"--columns '{','.join(columns)}': there are none in"):
+        read(files, columns)
 
 
 def test_missing_files_and_folders(tmp_path):
@@ -289,6 +311,12 @@ def test_built_in_corpora_go_both_ways(monkeypatch):
     for wrong in ("builtin:english-frenhc/train", "builtin:english-french"):
         with pytest.raises(InputError, match="did you mean 'builtin:english-french/train'"):
             list(read_pairs([wrong]))
+
+
+def test_every_corpus_that_comes_along_has_a_name():
+    modules = {f"saccade.data.{path.stem}" for path in Path(readers.__file__).parent.glob("*.py")}
+    corpora = {name for name in modules if hasattr(importlib.import_module(name), "sampled")}
+    assert corpora == set(readers.BUILTIN.values())
 
 
 def test_a_changed_corpus_has_another_fingerprint(write):

@@ -212,3 +212,11 @@ FORMATS: dict[str, Reader] = {
 def table_reader(path: str) -> Reader | None:
     """How the rows of this file are read, by the ending of its name; None: it is no table."""
     return FORMATS.get(Path(path.removesuffix(".gz")).suffix.lower())
+
+
+def columnless(columns: Sequence[str], files: Sequence[str]) -> InputError:
+    """What to raise when columns are named and there are none."""
+    return InputError(
+        f"--columns {','.join(columns)!r}: there are none in {' and '.join(files)}; "
+        f"files with columns end in {', '.join(FORMATS)} (or these and .gz)"
+    )

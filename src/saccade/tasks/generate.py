@@ -15,6 +15,7 @@ from saccade.data.batches import plan_eval
 from saccade.data.contexts import Lanes, Rows, Shuffled, TokenBatch, collate_contexts
 from saccade.data.documents import Documents, Passage
 from saccade.data.streams import TokenStream, build_stream, open_stream
+from saccade.data.tables import table_reader
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
 from saccade.decoding.constraints import Banned, Constraint, ForcedPrefix, RepetitionPenalty
@@ -92,7 +93,7 @@ class Generate:
     def prepare(cls, config: GenerateConfig, folder: Path) -> "Generate":
         """Train or take over the tokenizer, and write it into the run."""
         if config.tokenizer in TOKENIZERS:
-            reading = Documents(config.train, config.columns, on_bad_utf8=config.on_bad_utf8)
+            reading = _documents(config, config.train)
             tokenizer = train_on_texts(
                 (passage.text for passage in reading), config.tokenizer, config.vocab_size,
                 lowercase=config.lowercase,
@@ -135,8 +136,7 @@ class Generate:
         return mine
 
     def _documents(self, files: Sequence[str]) -> Documents:
-        config = self.config
-        return Documents(files, config.columns, on_bad_utf8=config.on_bad_utf8)
+        return _documents(self.config, files)
 
     def fingerprints(self) -> dict[str, str]:
         """A mark of each data set, so that a change is seen."""
@@ -394,3 +394,11 @@ class Generate:
 
 def _passages(examples: Plain) -> list[Passage]:
     return [Passage(*each) for each in examples["passages"]]
+
+
+def _documents(config: GenerateConfig, files: Sequence[str]) -> Documents:
+    columns = config.columns
+    sets = [*config.train, *(config.dev or ())]
+    if not any(map(table_reader, files)) and any(map(table_reader, sets)):
+        columns = None  # they are of the run's tables
+    return Documents(files, columns, on_bad_utf8=config.on_bad_utf8)
