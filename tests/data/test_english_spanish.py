@@ -6,6 +6,7 @@ import pytest
 
 from saccade.data.english_spanish import SIZES, lecture_pairs, pairs, spans
 from saccade.data.grammar import SPLITS, detokenise
+from saccade.data.readers import read_pairs
 
 
 def plain(text: str) -> str:
@@ -18,6 +19,12 @@ def plain(text: str) -> str:
 def test_lecture_sentences(spanish: str) -> None:
     assert plain(spanish) in {plain(pair.target) for pair in lecture_pairs()}
     assert plain(spanish) in {plain(pair.target) for pair in pairs("train")}
+
+
+def test_it_is_found_by_its_name() -> None:
+    wanted = [(pair.source, pair.target) for pair in pairs("dev")]
+    assert list(read_pairs(["builtin:english-spanish/dev"])) == wanted
+    assert next(read_pairs(["builtin:spanish-english/dev"])) == wanted[0][::-1]
 
 
 def test_the_pronoun_climbs() -> None:

@@ -60,8 +60,10 @@ def test_rows_are_documents_and_files_are_not(tmp_path):
     assert not Documents([written(tmp_path, "a.txt", "x"), written(tmp_path, "b.txt", "y")]).ends
 
 
-def test_a_column_is_named(tmp_path):
-    path = written(tmp_path, "dna.tsv", "label\tname\tsequence\n+\ta\tacgt\n-\tb\tttt\n")
+@pytest.mark.parametrize(("name", "sign"), [("a.tsv", "\t"), ("a.csv", ","), ("a.csv.gz", ",")])
+def test_a_column_is_named(tmp_path, name, sign):
+    table = "label\tname\tsequence\n+\ta\tacgt\n-\tb\tttt\n"
+    path = written(tmp_path, name, table.replace("\t", sign))
     assert [p.text for p in Documents([path], ("sequence",))] == ["acgt", "ttt"]
     with pytest.raises(InputError, match="did you mean"):
         list(Documents([path], ("sequense",)))

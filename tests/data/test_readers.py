@@ -1,12 +1,16 @@
 """Text is read as it was written: nothing shifts, nothing is lost without being counted."""
 
+import csv
 import gzip
+import importlib
 import io
 import json
+import random
 import sys
 import types
 from collections import Counter
 from dataclasses import dataclass
+from pathlib import Path
 
 import pyarrow
 import pytest
@@ -15,6 +19,7 @@ from hypothesis import strategies as st
 from pyarrow import parquet
 
 from saccade.data import readers
+from saccade.data.documents import Documents
 from saccade.data.lines import TextReport, read_lines
 from saccade.data.readers import ParallelText, fingerprint, read_pairs
 from saccade.errors import InputError
@@ -110,6 +115,25 @@ def test_standard_input(monkeypatch, content):
     assert list(read_pairs(["-"])) == [("a", "b"), ("c", "d")]
 
 
+@pytest.mark.parametrize("read", [ParallelText, Documents])
+def test_standard_input_is_one_text(read):
+    with pytest.raises(InputError, match="standard input is one text"):
+        read(["-", "-"])
+
+
+@pytest.mark.parametrize(
+    ("read", "files", "columns"),
+    [
+        (ParallelText, ["p.en", "p.de"], ("nope", "nada")),
+        (ParallelText, ["builtin:english-french/dev"], ("source", "target")),
+        (Documents, ["p.en"], ("nope",)),
+    ],
+)
+def test_columns_of_files_that_have_none_are_refused(read, files, columns):
+    with pytest.raises(InputError, match=rf"--columns '{','.join(columns)}': there are none in"):
+        read(files, columns)
+
+
 def test_missing_files_and_folders(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         list(read_lines(tmp_path / "absent"))
@@ -143,6 +167,11 @@ def pair_files(write, pairs, pack=lambda content: content):
             "target",
         ),
     )
+    quoted = io.StringIO(newline="")
+    sheet = csv.DictWriter(quoted, rows[0], quoting=csv.QUOTE_ALL, lineterminator="\n")
+    sheet.writeheader()
+    sheet.writerows(rows)
+    yield [write("a.csv.gz", pack(quoted.getvalue().encode()))], ("source", "target")
     yield [write("a.jsonl.gz", pack(lines.encode()))], None
     sink = io.BytesIO()
     parquet.write_table(pyarrow.Table.from_pylist(rows), sink)
@@ -183,6 +212,54 @@ def test_half_a_surrogate_pair_is_replaced_or_skipped(write):
     assert list(read_pairs([path], on_bad_utf8="replace")) == [("a", "x\ufffd"), ("b", "c")]
 
 
+def test_csv_is_quoted_and_a_bad_line_takes_its_row_along(write):
+    path = write("a.csv", b'"a, ""b""\nc\n\nd",x\r\n\n"e\xff\nf",y\ng,z')
+    with pytest.raises(InputError, match="line 6: byte 3 of the line"):
+        list(read_pairs([path]))
+    first, last = ('a, "b"\nc\n\nd', "x"), ("g", "z")
+    assert list(read_pairs([path], on_bad_utf8="skip")) == [first, last]
+    replaced = list(read_pairs([path], on_bad_utf8="replace"))
+    assert replaced == [first, ("e\ufffd\nf", "y"), last]
+    long = "x" * 200_000
+    assert list(read_pairs([write("b.csv", f"{long},y\n")])) == [(long, "y")]
+
+
+def in_parquet(**columns):
+    sink = io.BytesIO()
+    parquet.write_table(pyarrow.table(columns), sink, use_dictionary=False)
+    return sink.getvalue()
+
+
+@pytest.mark.parametrize("kind", [pyarrow.string(), pyarrow.dictionary("int32", "string")])
+def test_invalid_utf8_in_parquet_names_row_and_byte_or_is_counted(write, kind):
+    source = pyarrow.array([b"a", b"ab\xffc", b"c"]).view("string").cast(kind)
+    path = write("a.parquet", in_parquet(source=source, target=["x", "y", "z"]))
+    with pytest.raises(InputError, match=r"row 2, column 'source': byte 3 is 0xff, not UTF-8"):
+        list(read_pairs([path]))
+    skipping = ParallelText([path], on_bad_utf8="skip")
+    assert list(skipping) == [("a", "x"), ("c", "z")]
+    assert (skipping.report.bad_utf8, skipping.report.dropped) == (1, 1)
+    assert list(read_pairs([path], on_bad_utf8="replace"))[1] == ("ab\ufffdc", "y")
+
+
+def test_damaged_parquet_is_named(write):
+    sound = in_parquet(source=[f"the cat {n}" for n in range(99)], target=["x"] * 99)
+    for start in (0, 4, 40, len(sound) - 200):
+        damaged = sound[:start] + bytes(byte ^ 255 for byte in sound[start:])
+        with pytest.raises(InputError, match=r"a\.parquet: .*damaged"):
+            list(read_pairs([write("a.parquet", damaged[: start + 60] + sound[start + 60 :])]))
+
+
+def test_parquet_is_held_a_piece_at_a_time(write):
+    noise = [random.Random(n).randbytes(1000).hex() for n in range(3000)]
+    content = in_parquet(source=noise, target=noise)
+    before = pyarrow.total_allocated_bytes()
+    reading = read_pairs([write("a.parquet", content)])
+    assert next(reading) == (noise[0], noise[0])
+    assert pyarrow.total_allocated_bytes() - before < len(content) / 2
+    reading.close()
+
+
 @pytest.mark.parametrize(
     ("name", "content", "columns", "message"),
     [
@@ -191,6 +268,10 @@ def test_half_a_surrogate_pair_is_replaced_or_skipped(write):
         ("a.tsv", "src\ttrg\nc\td\n", ("source", "trg"), "no column 'source'"),
         ("a.tsv", "", None, "no pair"),
         ("a.tsv", "\t\n", None, "no pair"),
+        ("a.csv", "a,b\nc\n", None, "line 2: 1 columns, expected 2 separated by commas"),
+        ("a.csv", '"a\n",b\n"c\nd",e\n"f\n\n', None, r"line 5: not CSV \(unexpected end"),
+        ("a.csv", '"a"b,c\n', None, "line 1: not CSV"),
+        ("a.csv", "src,trg\nc,d\n", ("source", "trg"), "no column 'source'"),
         ("a.jsonl", '{"source": "a", "target": "b"}\n{"source"\n', None, "line 2: not JSON"),
         ("a.jsonl", "[" * 100_000, None, "line 1: not JSON"),
         ("a.jsonl", "[1]", None, "line 1: expected an object"),
@@ -198,7 +279,8 @@ def test_half_a_surrogate_pair_is_replaced_or_skipped(write):
         ("a.jsonl", '{"source": "a", "target": 3}', None, "line 1: column 'target' holds int"),
         ("a.jsonl", '{"source": "a", "target": "\\ud800"}', None, "line 1: half a surrogate"),
         ("a.parquet", "PAR1 not really", None, "Parquet"),
-        ("a.txt", "a\tb\n", None, "ends in .tsv, .jsonl"),
+        ("a.parquet", in_parquet(source=["a"], target=[1]), None, "'target' holds int64, expected"),
+        ("a.txt", "a\tb\n", None, "ends in .tsv, .csv, .jsonl"),
     ],
 )
 def test_wrong_data_is_told_with_its_place(write, name, content, columns, message):
@@ -229,6 +311,12 @@ def test_built_in_corpora_go_both_ways(monkeypatch):
     for wrong in ("builtin:english-frenhc/train", "builtin:english-french"):
         with pytest.raises(InputError, match="did you mean 'builtin:english-french/train'"):
             list(read_pairs([wrong]))
+
+
+def test_every_corpus_that_comes_along_has_a_name():
+    modules = {f"saccade.data.{path.stem}" for path in Path(readers.__file__).parent.glob("*.py")}
+    corpora = {name for name in modules if hasattr(importlib.import_module(name), "sampled")}
+    assert corpora == set(readers.BUILTIN.values())
 
 
 def test_a_changed_corpus_has_another_fingerprint(write):

@@ -186,7 +186,30 @@ def test_an_added_end_token_in_a_text_keeps_its_letters(tmp_path, trained):
     assert tokenizer.decode(tokenizer.encode("a</s>b")) == "a</s>b"
 
 
+WORDS = {name: number for number, name in enumerate([*SPECIALS, "a", "b"])}
+
+
+@pytest.mark.parametrize("unknown", ["<unk>", "</s>"])
+def test_one_that_numbers_its_specials_as_ours_may_still_spell_them(tmp_path, unknown):
+    path = foreign(
+        tmp_path,
+        added_tokens=[],
+        pre_tokenizer={"type": "WhitespaceSplit"},
+        model={"type": "WordLevel", "vocab": WORDS, "unk_token": unknown},
+    )
+    tokenizer = Tokenizer.load(path)
+    ids = tokenizer.encode("a </s> <s> c b <pad>")
+    assert ids == [4, 3, 5] if unknown == "<unk>" else [4, 5]
+    assert len(tokenizer.spans("a </s> <s> c b <pad>")) == len(ids)
+
+
 REPLACE = {"type": "Replace", "pattern": {"String": "a"}, "content": "aaaaaaaa"}
+ANYWHERE = REPLACE | {"pattern": {"Regex": "(?=.)"}, "content": "a"}
+BYTES_AGAIN = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True}
+
+
+def numbered(**numbers):
+    return {"model": {"type": "WordLevel", "vocab": WORDS | numbers, "unk_token": "<unk>"}}
 
 
 @pytest.mark.parametrize(
@@ -199,6 +222,18 @@ REPLACE = {"type": "Replace", "pattern": {"String": "a"}, "content": "aaaaaaaa"}
         ({"normalizer": REPLACE | {"content": "x" * 99}}, "inserts more than"),
         ({"normalizer": {"type": "Sequence", "normalizers": [REPLACE] * 9}}, "times longer"),
         ({"normalizer": {"type": "Sequence", "normalizers": [REPLACE] * 99}}, "parts"),
+        ({"normalizer": {"type": "Sequence", "normalizers": [ANYWHERE] * 5}}, "32 times longer"),
+        ({"normalizer": REPLACE | {"pattern": {"String": ""}}}, "its pattern is empty"),
+        (
+            {"pre_tokenizer": {"type": "Sequence", "pretokenizers": [BYTES_AGAIN] * 5}},
+            "32 times longer",
+        ),
+        ({"normalizer": {"type": "Sequence", "normalizers": 5}}, "normalizers is '5', expected a"),
+        ({"normalizer": {"type": "Prepend", "prepend": None}}, "prepend is None, expected text"),
+        ({"added_tokens": 5}, "added_tokens is '5', expected a list"),
+        ({"added_tokens": [{"content": []}]}, "cannot read"),
+        (numbered(c=1000), "7 tokens are not numbered 0 to 6"),
+        (numbered(c=2), "7 tokens are not numbered 0 to 6"),
         ({"normalizer": {"type": "Precompiled", "precompiled_charsmap": "AAAA"}}, "cannot"),
         ({"model": {"type": "Unigram", "unk_id": 7, "vocab": []}}, "cannot read"),
         (

@@ -29,7 +29,7 @@ class EvalFlags:
     """What to score, and where to keep it."""
 
     data: Annotated[list[str], Parameter(consume_multiple=True, negative=())]
-    """The data set, as in training: two files of lines, or one .tsv, .jsonl or .parquet file."""
+    """The data set, as in training: two files of lines, or one .tsv, .csv, .jsonl or .parquet."""
     name: str | None = None
     """Scores by example are kept in RUN/evals/NAME.json; by default named after the files."""
     moses: str | None = None

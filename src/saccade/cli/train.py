@@ -31,7 +31,7 @@ class TrainFlags:
     out: Path
     """Folder of the run: config, weights, tokenizers, scores, checkpoints."""
     train: Files = None
-    """Two files of lines, one .tsv, .jsonl or .parquet file, for generate plain text; .gz too."""
+    """Two files of lines, one .tsv, .csv, .jsonl or .parquet, for generate plain text; .gz too."""
     dev: Files = None
     """Data to choose the best weights by."""
     model: str | None = None

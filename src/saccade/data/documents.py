@@ -1,7 +1,7 @@
 r"""Texts to learn a language from, streaming: plain files, or the rows of a table.
 
 A plain file is one stretch of text whose end is not an end (it may be cut out of a longer one).
-A row of a table (JSON lines, TSV, Parquet) is a document: where it ends is something to learn.
+A row of a table (TSV, CSV, JSON lines, Parquet) is a document: where it ends is something to learn.
 Texts come in passages, cut where a tokenizer would cut anyway, so that no text is too long.
 """
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from saccade.data.lines import BadUTF8, TextReport, read_text
 from saccade.data.readers import fingerprint
-from saccade.data.tables import Table, table_reader
+from saccade.data.tables import Table, columnless, table_reader
 from saccade.errors import InputError
 
 USUAL = ("text",)  # the column of a table, when nobody named one
@@ -50,6 +50,10 @@ class Documents:
             raise InputError(f"{builtin[0]}: built-in corpora are pairs of texts, for translate")
         if columns is not None and len(columns) != 1:
             raise InputError(f"--columns {','.join(columns)!r}: one name, such as text")
+        if columns is not None and not any(tables):
+            raise columnless(columns, files)
+        if self.files.count("-") > 1:
+            raise InputError("standard input is one text: give it once")
         self.ends = all(tables)  # whether the end of a text is its end
         self.counts: Counter[str] = Counter()
 

@@ -33,6 +33,9 @@ KNOWN = {
     },
 }
 NESTED = ("normalizers", "pretokenizers", "decoders", "processors")  # the lists of a Sequence
+INSERTS = {"Replace": "content", "Prepend": "prepend"}  # where a part says what it puts in
+# Each byte beyond ASCII becomes two; each piece may get a mark: again and again, if repeated.
+LENGTHENS = {"ByteLevel": 2, "Metaspace": 2}
 
 # The names a role goes by, ours first. Who has no begin, padding or unknown uses the end.
 ROLES = {
@@ -81,42 +84,71 @@ def checked(content: dict[str, Any], path: Path) -> Tokenizer:
     if content["model"].get("dropout"):
         raise InputError(f"{path}: BPE dropout would make the same text differ; set it to null")
     content = {**content, "truncation": None, "padding": None}  # batches are padded elsewhere
-    _hide_controls(content)
+    _hide_controls(content, path)
     with guarded(f"read {path}:"):
         inner = Tokenizer.from_str(json.dumps(content))
         inner.encode_special_tokens = True  # "</s>" in a text is text
+        numbers = sorted(inner.get_vocab(with_added_tokens=True).values())
+    if numbers != list(range(len(numbers))):
+        raise InputError(
+            f"{path}: its {len(numbers)} tokens are not numbered 0 to {len(numbers) - 1}"
+        )
     return inner
 
 
 def _check(section: str, known: set[str], part: Any, path: Path) -> None:
-    parts, factor = list(_parts(part)), 1.0
+    parts, factor = list(_parts(part, path)), 1
     if len(parts) > PARTS:
         raise InputError(f"{path}: {section} has {len(parts)} parts, more than {PARTS}")
     for one in parts:
         kind = one.get("type")
         if not isinstance(kind, str) or kind not in known:
             raise InputError(f"{path}: unknown {section} {kind!r}; {nearest(str(kind), known)}")
-        inserted = one.get("content") if kind == "Replace" else one.get("prepend", "")
-        if not isinstance(inserted, str) or len(inserted) > INSERTED:
-            raise InputError(f"{path}: {section} {kind} inserts more than {INSERTED} characters")
-        factor *= max(1, len(inserted)) if kind == "Replace" else 1
+        factor *= _growth(one, f"{path}: {section} {kind}")
     if factor > GROWTH:
-        raise InputError(f"{path}: {section} may make a text {factor:.0f} times longer")
+        raise InputError(f"{path}: {section} may make a text {factor} times longer")
 
 
-def _parts(part: Any) -> Iterator[dict[str, Any]]:
+def _growth(part: dict[str, Any], place: str) -> int:
+    """How many times longer a part makes a long text at most."""
+    kind = part["type"]
+    if kind not in INSERTS:
+        return LENGTHENS.get(kind, 1)
+    inserted = part.get(INSERTS[kind])
+    if not isinstance(inserted, str):
+        raise InputError(f"{place}: {INSERTS[kind]} is {inserted!r}, expected text")
+    if len(inserted) > INSERTED:
+        raise InputError(f"{place} inserts more than {INSERTED} characters")
+    if kind == "Prepend":
+        return 1
+    pattern = part.get("pattern")
+    if pattern == {"String": ""}:
+        raise InputError(f"{place}: its pattern is empty, which is found everywhere")
+    # A regular expression may find nothing at all, between any two characters, and keep both.
+    kept = isinstance(pattern, dict) and "Regex" in pattern
+    return max(1, len(inserted) + kept)
+
+
+def _parts(part: Any, path: Path) -> Iterator[dict[str, Any]]:
     """A part and, when it is a Sequence, those inside it."""
     if isinstance(part, dict):
         yield part
         for name in NESTED:
-            for inner in part.get(name) or ():
-                yield from _parts(inner)
+            for inner in _list(part, name, path):
+                yield from _parts(inner, path)
 
 
-def _hide_controls(content: dict[str, Any]) -> None:
+def _list(content: dict[str, Any], name: str, path: Path) -> list[Any]:
+    found = content.get(name)
+    if found is not None and not isinstance(found, list):
+        raise InputError(f"{path}: {name} is {str(found)[:40]!r}, expected a list")
+    return found or []
+
+
+def _hide_controls(content: dict[str, Any], path: Path) -> None:
     """Mark the control tokens as special, so that `encode_special_tokens` covers them."""
-    controls = {name for names in ROLES.values() for name in names}
-    for token in content.get("added_tokens") or ():
+    controls = [name for names in ROLES.values() for name in names]
+    for token in _list(content, "added_tokens", path):
         if isinstance(token, dict) and token.get("content") in controls:
             token["special"] = True
 

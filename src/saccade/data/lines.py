@@ -108,8 +108,9 @@ def _lines(
             try:
                 decoded: str | None = text.decode()
             except UnicodeDecodeError as error:
-                start = byte + len(raw) - len(line)
-                decoded = _repair(error, f"{path}, line {number}", start, on_bad_utf8)
+                start = byte + len(raw) - len(line) + error.start + 1
+                place = f"{path}, line {number}: byte {error.start + 1} of the line"
+                decoded = repair(error, f"{place} (byte {start} of the file)", on_bad_utf8)
                 counts["bad_utf8"] += 1
             if decoded is not None and not (decoded.isprintable() and decoded.strip()):
                 count_oddities(decoded, counts)  # rarely: almost all text is printable
@@ -133,12 +134,11 @@ def _begin(first: bytes, path: str, counts: Counter[str]) -> bytes:
     return first.removeprefix(UTF8_BOM)
 
 
-def _repair(error: UnicodeDecodeError, place: str, start: int, on_bad_utf8: BadUTF8) -> str | None:
-    """What stands for a line of invalid UTF-8 that begins at byte `start` of the file."""
+def repair(error: UnicodeDecodeError, byte: str, on_bad_utf8: BadUTF8) -> str | None:
+    """What stands for a text that is no UTF-8; `byte` says which of the file's is the first."""
     if on_bad_utf8 == "stop":
         raise InputError(
-            f"{place}: byte {error.start + 1} of the line (byte {start + error.start + 1} of the "
-            f"file) is 0x{error.object[error.start]:02x}, not UTF-8; repair the file, or use "
+            f"{byte} is 0x{error.object[error.start]:02x}, not UTF-8; repair the file, or use "
             "--on-bad-utf8 replace"
         )
     return error.object.decode(errors="replace") if on_bad_utf8 == "replace" else None

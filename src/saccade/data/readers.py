@@ -9,7 +9,7 @@ from itertools import zip_longest
 from typing import Any, cast
 
 from saccade.data.lines import BadUTF8, TextReport, lines_or_none, resolve
-from saccade.data.tables import FORMATS, Table, table_reader
+from saccade.data.tables import FORMATS, Table, columnless, table_reader
 from saccade.errors import InputError, nearest
 
 Columns = tuple[str, str]
@@ -19,6 +19,7 @@ Sides = tuple[str | None, str | None]  # None is a line that was skipped
 BUILTIN = {
     "english-french": "saccade.data.english_french",
     "long-english-french": "saccade.data.english_french_long",
+    "english-spanish": "saccade.data.english_spanish",
 }
 
 DEFAULT_COLUMNS = ("source", "target")
@@ -39,6 +40,8 @@ class ParallelText:
         self.on_bad_utf8 = on_bad_utf8
         self.counts: Counter[str] = Counter()
         self.read = reader(self.files)
+        if columns is not None and not tabular(self.files):
+            raise columnless(columns, self.files)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         """Every pair with text on both sides, in order; the report counts the others."""
@@ -116,6 +119,8 @@ def _table(text: ParallelText, counts: Counter[str]) -> Iterator[Sides]:
 
 def reader(files: Sequence[str]) -> Reader:
     """How these files hold pairs: two files line by line, one by the ending of its name."""
+    if list(files) == ["-", "-"]:
+        raise InputError("standard input is one text: give a file for the other, or a table alone")
     if len(files) == 2:
         return _two_files
     if len(files) != 1:
@@ -128,6 +133,11 @@ def reader(files: Sequence[str]) -> Reader:
             "parallel text in plain lines is two files"
         )
     return _table
+
+
+def tabular(files: Sequence[str]) -> bool:
+    """Whether these files hold pairs in columns."""
+    return reader(files) is _table
 
 
 def fingerprint(files: Sequence[str]) -> str:

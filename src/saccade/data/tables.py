@@ -1,15 +1,28 @@
-"""Columns of tables: tab-separated values, JSON lines, Parquet; any number of columns of text."""
+"""Columns of tables: TSV, CSV, JSON lines, Parquet; any number of columns of text."""
 
+import csv
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from saccade.data.lines import SURROGATE, BadUTF8, count_oddities, lines_or_none, open_bytes
+from saccade.data.lines import (
+    SURROGATE,
+    BadUTF8,
+    count_oddities,
+    lines_or_none,
+    open_bytes,
+    read_text,
+    repair,
+)
 from saccade.errors import InputError, nearest
 
 Cells = tuple[str | None, ...]  # None stands for all that was skipped
+
+CELL = 1 << 24  # characters of a CSV file's at most: an open quote swallows no more
+ROWS, BUFFER = 256, 1 << 16  # rows, and bytes of a column, of a Parquet file held at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +46,54 @@ class Table:
 Reader = Callable[[Table, Counter[str]], Iterator[Cells]]
 
 
+Row = tuple[int, list[str] | None]  # the line it begins in, and its cells; None: blank or skipped
+
+
 def _tsv(table: Table, counts: Counter[str]) -> Iterator[Cells]:
+    lines = enumerate(lines_or_none(table.path, table.on_bad_utf8, counts), start=1)
+    rows = ((number, line.split("\t") if line else None) for number, line in lines)
+    return _placed(table, rows, "tabs")
+
+
+def _csv(table: Table, counts: Counter[str]) -> Iterator[Cells]:
+    return _placed(table, _csv_rows(table, counts), "commas")
+
+
+def _csv_rows(table: Table, counts: Counter[str]) -> Iterator[Row]:
+    """As RFC 4180 has it: what is quoted may hold commas and lines, and a quote by two."""
+    csv.field_size_limit(max(CELL, csv.field_size_limit()))  # 128 KB else: a document is longer
+    skips = table.on_bad_utf8 == "skip"  # of a row the whole, so all of its lines are read
+    lines = read_text(table.path, "replace" if skips else table.on_bad_utf8, counts)
+    rows = csv.reader(lines, strict=True)
+    while True:
+        number, bad = rows.line_num + 1, counts["bad_utf8"]
+        try:
+            cells = next(rows, None)
+        except csv.Error as error:
+            raise InputError(f"{table.path}, line {number}: not CSV ({error})") from None
+        if cells is None:
+            return
+        skipped = skips and counts["bad_utf8"] > bad
+        yield number, None if skipped or not cells else cells
+
+
+def _placed(table: Table, rows: Iterator[Row], separated: str) -> Iterator[Cells]:
+    """The columns that are meant, by the header where there is one, else by their places."""
     path, width = table.path, len(table.usual)
-    rows = enumerate(lines_or_none(path, table.on_bad_utf8, counts), start=1)
     places = list(range(width))
     if table.columns is not None:
-        header = (next(rows, (1, ""))[1] or "").split("\t")
+        header = next(rows, (1, None))[1] or []
         places, width = [_column(path, name, header) for name in table.columns], len(header)
-    for number, line in rows:
-        cells = None if line is None else line.split("\t")
-        if cells is None or cells == [""]:
+    for number, cells in rows:
+        if cells is None:
             yield table.nothing
         elif len(cells) == width:
             yield tuple(cells[place] for place in places)
         else:
             raise InputError(
-                f"{path}, line {number}: {len(cells)} columns, expected {width} separated by tabs "
-                f"(of more, name those to use: --columns {','.join(table.usual)}, with a header)"
+                f"{path}, line {number}: {len(cells)} columns, expected {width} separated by "
+                f"{separated} (of more, name those to use: --columns {','.join(table.usual)}, "
+                "with a header)"
             )
 
 
@@ -101,30 +145,64 @@ def _whole(cell: str, table: Table, place: str, counts: Counter[str]) -> str | N
 
 
 def _parquet(table: Table, counts: Counter[str]) -> Iterator[Cells]:
+    for number, row in enumerate(_parquet_rows(table), start=1):
+        counts["lines"] += 1
+        places = (f"{table.path}, row {number}, column {name!r}" for name in table.names)
+        yield tuple(
+            _decoded(cell, table, place, counts) for cell, place in zip(row, places, strict=True)
+        )
+
+
+def _parquet_rows(table: Table) -> Iterator[tuple[bytes | None, ...]]:
+    """The cells as bytes: that a text is UTF-8 is not Arrow's to check."""
     try:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
         raise InputError("Parquet needs pyarrow: pip install 'saccade[parquet]'") from None
-    path, columns, number = table.path, table.names, 0
+    path, names, text = table.path, table.names, pyarrow.large_binary()
     try:
-        with open_bytes(path) as stream, parquet.ParquetFile(stream) as file:
-            for name in columns:
-                _column(path, name, file.schema_arrow.names)
-            for batch in file.iter_batches(columns=list(columns)):
-                for row in batch.to_pylist():
-                    number += 1
-                    cells = tuple(_cell(row, name, f"{path}, row {number}") for name in columns)
-                    for cell in cells:
-                        count_oddities(cell, counts)
-                    counts["lines"] += 1
-                    yield cells
-    except pyarrow.ArrowException as error:
+        with (
+            open_bytes(path) as stream,
+            parquet.ParquetFile(stream, buffer_size=BUFFER, pre_buffer=False) as file,
+        ):
+            for name in names:
+                kind = file.schema_arrow.types[_column(path, name, file.schema_arrow.names)]
+                if not _holds_text(kind):
+                    raise InputError(f"{path}: column {name!r} holds {kind}, expected text")
+            for batch in file.iter_batches(ROWS, columns=list(names)):
+                columns = [batch.column(name).cast(text).to_pylist() for name in names]
+                yield from zip(*columns, strict=True)
+    except (pyarrow.ArrowException, OSError) as error:  # damaged pages are an OSError
         raise InputError(f"{path}: not a Parquet file, or damaged ({error})") from None
+
+
+def _holds_text(kind: Any) -> bool:
+    """Whether cells of this Arrow type are text, or all of them missing."""
+    from pyarrow import types
+
+    value = kind.value_type if types.is_dictionary(kind) else kind
+    tests = (
+        *(types.is_string, types.is_large_string, types.is_string_view),
+        *(types.is_binary, types.is_large_binary, types.is_binary_view, types.is_null),
+    )
+    return any(test(value) for test in tests)
+
+
+def _decoded(cell: bytes | None, table: Table, place: str, counts: Counter[str]) -> str | None:
+    try:
+        text: str | None = (cell or b"").decode()
+    except UnicodeDecodeError as error:
+        text = repair(error, f"{place}: byte {error.start + 1}", table.on_bad_utf8)
+        counts["bad_utf8"] += 1
+    if text is not None:
+        count_oddities(text, counts)
+    return text
 
 
 FORMATS: dict[str, Reader] = {
     ".tsv": _tsv,
+    ".csv": _csv,
     ".jsonl": _jsonl,
     ".ndjson": _jsonl,
     ".parquet": _parquet,
@@ -134,3 +212,11 @@ FORMATS: dict[str, Reader] = {
 def table_reader(path: str) -> Reader | None:
     """How the rows of this file are read, by the ending of its name; None: it is no table."""
     return FORMATS.get(Path(path.removesuffix(".gz")).suffix.lower())
+
+
+def columnless(columns: Sequence[str], files: Sequence[str]) -> InputError:
+    """What to raise when columns are named and there are none."""
+    return InputError(
+        f"--columns {','.join(columns)!r}: there are none in {' and '.join(files)}; "
+        f"files with columns end in {', '.join(FORMATS)} (or these and .gz)"
+    )

@@ -31,7 +31,7 @@ class Tokenizer:
         self.inner = inner
         self.pad, self.bos, self.eos, self.unk = specials
         self.specials = frozenset(specials)
-        self.ours = specials == (PAD, BOS, EOS, UNK) and not inner.get_added_tokens_decoder()
+        self.controls = frozenset({self.pad, self.bos, self.eos})
         self.byte_level = '"ByteLevel"' in json.dumps(json.loads(inner.to_str())["decoder"])
 
     @property
@@ -47,10 +47,7 @@ class Tokenizer:
         with guarded("encode"):
             found = self.inner.encode_batch_fast(list(texts), add_special_tokens=False)
             rows = [encoding.ids for encoding in found]
-        if self.ours:
-            return rows
-        kept = (self._kept(ids, text) for ids, text in zip(rows, texts, strict=True))
-        return [[ids[i] for i in places] for ids, places in zip(rows, kept, strict=True)]
+        return [self._textual(ids, text) for ids, text in zip(rows, texts, strict=True)]
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of these ids; the special ones are skipped."""
@@ -65,7 +62,8 @@ class Tokenizer:
         """The characters [start, end) of each token of `encode(text)`, without outer spaces."""
         with guarded("encode"):
             found = self.inner.encode(text, add_special_tokens=False)
-        return [_trim(text, *found.offsets[i]) for i in self._kept(found.ids, text)]
+        places = zip(found.ids, found.offsets, strict=True)
+        return [_trim(text, *place) for i, place in places if i not in self.controls]
 
     def save(self, path: str | Path) -> None:
         """Write a tokenizer.json as the `tokenizers` library has it."""
@@ -82,12 +80,13 @@ class Tokenizer:
         inner = checked(content, path)
         return cls(inner, special_ids(inner, str(path)))
 
-    def _kept(self, ids: Sequence[int], text: str) -> list[int]:
-        """The places that are not control ids (a foreign unigram model may spell them in text)."""
+    def _textual(self, ids: list[int], text: str) -> list[int]:
+        """Without control ids: a model from elsewhere may spell them, or mean one by unknown."""
         if len(ids) > GROWTH * len(text.encode()) + SLACK:
             raise InputError(f"the tokenizer makes {len(ids):,} tokens of {len(text):,} characters")
-        controls = () if self.ours else (self.pad, self.bos, self.eos)
-        return [place for place, i in enumerate(ids) if i not in controls]
+        if self.controls.isdisjoint(ids):  # always so with ours
+            return ids
+        return [i for i in ids if i not in self.controls]
 
     def _show(self, piece: str) -> str:
         if self.byte_level and all(letter in LETTERS for letter in piece):

@@ -15,6 +15,7 @@ from saccade.data.batches import plan_eval
 from saccade.data.contexts import Lanes, Rows, Shuffled, TokenBatch, collate_contexts
 from saccade.data.documents import Documents, Passage
 from saccade.data.streams import TokenStream, build_stream, open_stream
+from saccade.data.tables import table_reader
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
 from saccade.decoding.constraints import Banned, Constraint, ForcedPrefix, RepetitionPenalty
@@ -43,7 +44,7 @@ FILE = "tokenizer.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GenerateConfig:
-    train: list[str]  # plain text, or tables (.jsonl, .tsv, .parquet) with a document a row
+    train: list[str]  # plain text, or tables (.tsv, .csv, .jsonl, .parquet) with a document a row
     dev: list[str] | None = None
     columns: tuple[str, ...] | None = None  # of the text in a table
     tokenizer: str = "bpe"  # bpe, unigram, words, characters, bytes; or a run or tokenizer.json
@@ -92,7 +93,7 @@ class Generate:
     def prepare(cls, config: GenerateConfig, folder: Path) -> "Generate":
         """Train or take over the tokenizer, and write it into the run."""
         if config.tokenizer in TOKENIZERS:
-            reading = Documents(config.train, config.columns, on_bad_utf8=config.on_bad_utf8)
+            reading = _documents(config, config.train)
             tokenizer = train_on_texts(
                 (passage.text for passage in reading), config.tokenizer, config.vocab_size,
                 lowercase=config.lowercase,
@@ -135,8 +136,7 @@ class Generate:
         return mine
 
     def _documents(self, files: Sequence[str]) -> Documents:
-        config = self.config
-        return Documents(files, config.columns, on_bad_utf8=config.on_bad_utf8)
+        return _documents(self.config, files)
 
     def fingerprints(self) -> dict[str, str]:
         """A mark of each data set, so that a change is seen."""
@@ -394,3 +394,11 @@ class Generate:
 
 def _passages(examples: Plain) -> list[Passage]:
     return [Passage(*each) for each in examples["passages"]]
+
+
+def _documents(config: GenerateConfig, files: Sequence[str]) -> Documents:
+    columns = config.columns
+    sets = [*config.train, *(config.dev or ())]
+    if not any(map(table_reader, files)) and any(map(table_reader, sets)):
+        columns = None  # they are of the run's tables
+    return Documents(files, columns, on_bad_utf8=config.on_bad_utf8)

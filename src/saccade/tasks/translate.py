@@ -14,7 +14,7 @@ from torch import nn
 from saccade.blocks.recording import Seen, record_attention
 from saccade.blocks.sequences import Padded
 from saccade.data.batches import Order, PairBatch, collate, plan_eval
-from saccade.data.readers import ParallelText
+from saccade.data.readers import ParallelText, tabular
 from saccade.data.store import PairStore, build_store, open_store
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
@@ -114,6 +114,8 @@ class Translate:
     @staticmethod
     def _text(config: TranslateConfig, files: Sequence[str]) -> ParallelText:
         columns = None if config.columns is None else (config.columns[0], config.columns[1])
+        if not tabular(files) and any(map(tabular, filter(None, [config.train, config.dev]))):
+            columns = None  # they are of the run's tables
         return ParallelText(files, columns, on_bad_utf8=config.on_bad_utf8)
 
     def fingerprints(self) -> dict[str, str]:

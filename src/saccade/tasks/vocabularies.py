@@ -23,10 +23,9 @@ def train_tokenizers(
     text: ParallelText, kind: str, vocab_size: int, *, joint: bool, lowercase: bool
 ) -> tuple[Tokenizer, Tokenizer]:
     """For source and target, the same if joint."""
-    pairs = spread(text, SENTENCES)
-    sides: list[Iterable[str]] = [[source for source, _ in pairs], [target for _, target in pairs]]
+    sides = _sides(text, kind, 2)
     if joint:
-        sides = [chain(*sides)]
+        sides = [[*chain(*sides)]]
     found = [train_tokenizer(kind, side, vocab_size, lowercase) for side in sides]
     return found[0], found[-1]
 
@@ -34,18 +33,27 @@ def train_tokenizers(
 def train_on_texts(
     texts: Iterable[str], kind: str, vocab_size: int, *, lowercase: bool
 ) -> Tokenizer:
-    """For one side; where an alphabet is learned, no character of any text is missing in it."""
-    seen: set[str] = set()
+    """For one side."""
+    (side,) = _sides(((text,) for text in texts), kind, 1)
+    return train_tokenizer(kind, side, vocab_size, lowercase)
 
-    def noted() -> Iterator[str]:
-        for text in texts:
-            seen.update(text)
-            yield text
 
-    found = spread(noted() if TOKENIZERS[kind].alphabet else texts, SENTENCES)
-    if missing := seen.difference(*found):
-        found.append("".join(sorted(missing)))
-    return train_tokenizer(kind, found, vocab_size, lowercase)
+def _sides(rows: Iterable[tuple[str, ...]], kind: str, width: int) -> list[list[str]]:
+    """Some texts of each side; where an alphabet is learned, with every character of all."""
+    seen: list[set[str]] = [set() for _ in range(width)]
+
+    def noted() -> Iterator[tuple[str, ...]]:
+        for row in rows:
+            for letters, text in zip(seen, row, strict=True):
+                letters.update(text)
+            yield row
+
+    kept = spread(noted() if TOKENIZERS[kind].alphabet else rows, SENTENCES)
+    sides = [[row[side] for row in kept] for side in range(width)]
+    for letters, side in zip(seen, sides, strict=True):
+        if missing := letters.difference(*side):
+            side.append("".join(sorted(missing)))
+    return sides
 
 
 def spread(items: Iterable[T], most: int) -> list[T]:
