@@ -12,7 +12,8 @@ from saccade.training.decide import decided, refuse_contradictions
 from saccade.training.optim import MOMENTS
 from saccade.training.run import Run, build_module, environment, named_weights
 from saccade.training.settings import MAY_CHANGE, SECTIONS, Settings
-from saccade.training.trainer import Events, Standing, Trainer
+from saccade.training.standing import Standing
+from saccade.training.trainer import Events, Trainer
 
 VOCABULARY = {"vocab_size", "joint", "lowercase"}  # of a task: what its tokenizer was made with
 # Nothing that was learned can be continued with another of these, accepted or not.
@@ -42,7 +43,9 @@ class Resumed:
             self.found.tensors.pop("carry", None)
         trainer.restore(self.found)
         if self.changed & {"task.dev", "dev"}:
-            trainer.forget_scores()
+            trainer.standing.forget_scores()
+            if trainer.config.average_of == "best":
+                trainer.standing.averaged = []
 
 
 def taken_up(

@@ -1,12 +1,11 @@
 """Train a model: the caller of the loop, who logs, evaluates, saves and decides when to stop."""
 
 import dataclasses
-import itertools
 import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -22,34 +21,13 @@ from saccade.training.loop import Command, Update, call, train
 from saccade.training.optim import SCHEDULES, Progress, Rates
 from saccade.training.run import named_weights
 from saccade.training.signals import Interrupted, noted_signals
+from saccade.training.standing import Standing, merits_of
 
 REFUSED_IN_A_ROW = 10
 EVALUATIONS = 5  # over the budget, when eval_every is unset
 EVALUATING = 0.05  # share of the time they may take
 EVALUATION_SECONDS = 5.0  # a guess, until the first has been made
 SAVE_SECONDS = 60.0  # when save_every is unset
-
-
-@dataclass(slots=True)
-class Standing:
-    """All that later decisions read, saved with every checkpoint."""
-
-    step: int = 0
-    tokens: int = 0  # learned from (things the first loss term is a mean of), again in each epoch
-    seconds: float = 0.0  # of wall time used, by all sittings
-    idle: float = 0.0  # seconds before the first update, of all sittings
-    reserve: float = 0.0  # seconds the last evaluation and saving will take
-    refused: int = 0
-    refused_in_a_row: int = 0
-    best: list[float] = field(default_factory=list)  # merits, the greater the better; main first
-    best_step: int = 0
-    stale: int = 0  # evaluations since the best
-    evaluations: int = 0
-    evaluated_step: int = 0
-    averaged: list[int] = field(default_factory=list)  # steps of the checkpoints to average
-    values: dict[str, float] = field(default_factory=dict)  # the merit of each of those on dev
-    finished: bool = False
-    budget: dict[str, float] = field(default_factory=dict)  # it finished with
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +205,7 @@ class Trainer:
         if math.isfinite(merit):
             standing.values[str(standing.step)] = merit
         standing.evaluations = max(standing.evaluations + 1, math.floor(self.share * EVALUATIONS))
-        merits = _merits(evaluation)
+        merits = merits_of(evaluation)
         better = merits > standing.best  # an equal one by the next metric
         ahead = not standing.best or merit > standing.best[0]
         if better and self._written(evaluation):
@@ -363,14 +341,6 @@ class Trainer:
         self.crew.deal_carries(found.tensors.get("carry", {}))
         self.crew.run.cut_metrics(found.step)
 
-    def forget_scores(self) -> None:
-        """What comes is scored on another dev set, and nothing of before compares with it."""
-        standing = self.standing
-        standing.best, standing.best_step, standing.stale = [], 0, 0
-        standing.values, standing.evaluated_step = {}, 0
-        if self.config.average_of == "best":
-            standing.averaged = []
-
     # --- the end ---
 
     def _finish(self) -> None:
@@ -409,10 +379,5 @@ class Trainer:
         for name, tensor in mine.items():
             tensor.copy_(raw[name])
         if evaluation is not None:
-            self.standing.best, self.standing.best_step = _merits(evaluation), self.standing.step
+            self.standing.best, self.standing.best_step = merits_of(evaluation), self.standing.step
             self.events.evaluation(self, evaluation, True)  # noqa: FBT003
-
-
-def _merits(evaluation: Evaluation) -> list[float]:
-    """Of its metrics, the main one first, until one is no number; the greater list is better."""
-    return list(itertools.takewhile(math.isfinite, (each.merit for each in evaluation.metrics)))

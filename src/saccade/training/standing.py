@@ -1,0 +1,39 @@
+"""Where a run stands: what it has done, how good it was, and what it may still choose from."""
+
+import itertools
+import math
+from dataclasses import dataclass, field
+
+from saccade.tasks.task import Evaluation
+
+
+@dataclass(slots=True)
+class Standing:
+    """All that later decisions read, saved with every checkpoint."""
+
+    step: int = 0
+    tokens: int = 0  # learned from (things the first loss term is a mean of), again in each epoch
+    seconds: float = 0.0  # of wall time used, by all sittings
+    idle: float = 0.0  # seconds before the first update, of all sittings
+    reserve: float = 0.0  # seconds the last evaluation and saving will take
+    refused: int = 0
+    refused_in_a_row: int = 0
+    best: list[float] = field(default_factory=list)  # merits, the greater the better; main first
+    best_step: int = 0
+    stale: int = 0  # evaluations since the main metric was at its best
+    evaluations: int = 0
+    evaluated_step: int = 0
+    averaged: list[int] = field(default_factory=list)  # steps of the checkpoints to average
+    values: dict[str, float] = field(default_factory=dict)  # the merit of each of those on dev
+    finished: bool = False
+    budget: dict[str, float] = field(default_factory=dict)  # it finished with
+
+    def forget_scores(self) -> None:
+        """What comes is scored on another dev set, and nothing of before compares with it."""
+        self.best, self.best_step, self.stale = [], 0, 0
+        self.values, self.evaluated_step = {}, 0
+
+
+def merits_of(evaluation: Evaluation) -> list[float]:
+    """Of its metrics, the main one first, until one is no number; the greater list is better."""
+    return list(itertools.takewhile(math.isfinite, (each.merit for each in evaluation.metrics)))
