@@ -257,6 +257,24 @@ def test_a_stop_string_ends_the_text_before_it(model: Model) -> None:
         DecodeOptions(beam=2, stop=("x",))
 
 
+@pytest.mark.parametrize(
+    ("stop", "size"), [("d a", 1), ("ld again", 1), ("wor", 1), (" wor", 0), ("gain", 2)]
+)
+def test_a_stop_string_may_begin_inside_a_token(tmp_path: Path, stop: str, size: int) -> None:
+    (tmp_path / "t.txt").write_text("hello world again " * 9)
+    config = tiny_text([str(tmp_path / "t.txt")], {"task": {"tokenizer": "words"}})
+    config["model"] = {"name": "markov"}
+    model = load(train(config, tmp_path / "run")[0])
+    options = DecodeOptions(beam=1, length=6, length_penalty=0.0)
+    (whole,) = model.predict(["hello"], options)
+    (cut,) = model.predict(["hello"], replace(options, stop=(stop,)))
+    assert cut.text == " world again".partition(stop)[0]
+    assert "".join(model.stream("hello", replace(options, stop=(stop,)))) == cut.text
+    # A token of which a part is said, if only its space, stays.
+    assert (cut.ids, cut.tokens) == (whole.ids[:size], whole.tokens[:size])
+    assert cut.score == pytest.approx(sum(whole.token_scores[:size]))
+
+
 @pytest.mark.parametrize("given", [{"stop": ("x",)}, {"repetition_penalty": 2.0}], ids=str)
 def test_what_is_of_one_path_grows_no_tree(model: Model, given: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="it grows no tree"):

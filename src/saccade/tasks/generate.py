@@ -338,9 +338,7 @@ class Generate:
         found = walk.gather_hypotheses(
             ending, len(prompts), eos=eos, length_penalty=options.length_penalty
         )
-        return [
-            [self._stopped(ids, each, options)] for ids, each in zip(prompts, found, strict=True)
-        ]
+        return [[each] for each in found]
 
     def _stopped(self, prompt: list[int], whole: Hypothesis, options: DecodeOptions) -> Hypothesis:
         """Without the tokens that lie behind the beginning of a stop string."""
@@ -363,18 +361,21 @@ class Generate:
         self, prompt: list[int], cut: bool, hypotheses: list[Hypothesis], options: DecodeOptions
     ) -> Prediction:
         decode, eos = self.tokenizer.decode, self.tokenizer.eos
-        nbest = [
-            Prediction(
-                text="".join(spoken(decode, prompt, each.tokens, options.stop)),
-                score=each.score,
-                tokens=self.tokenizer.tokens(each.tokens + [eos] * each.finished),
-                source_tokens=self.tokenizer.tokens(prompt),
-                token_scores=each.token_log_probs,
-                truncated=cut,
-                ids=each.tokens,
+        nbest = []
+        for whole in hypotheses:
+            each = self._stopped(prompt, whole, options)
+            nbest.append(
+                Prediction(
+                    # Of the whole: without its end a stop string that begins in a token is not one.
+                    text="".join(spoken(decode, prompt, whole.tokens, options.stop)),
+                    score=each.score,
+                    tokens=self.tokenizer.tokens(each.tokens + [eos] * each.finished),
+                    source_tokens=self.tokenizer.tokens(prompt),
+                    token_scores=each.token_log_probs,
+                    truncated=cut,
+                    ids=each.tokens,
+                )
             )
-            for each in hypotheses
-        ]
         return dataclasses.replace(nbest[0], alternatives=nbest[1:])
 
     def _watched(self, model: Any, prompt: list[int], made: Prediction, watch: Watch) -> Prediction:
