@@ -349,6 +349,8 @@ def test_prefixes_begin_the_continuation(model: Model) -> None:
     found = model.predict(["a", "b"], GREEDY, prefixes=["ca", ""])
     assert found[0].text.startswith("ca")
     assert found[1].ids == model.predict(["b"], GREEDY)[0].ids
+    with pytest.raises(InputError, match="the prefix 'ß' holds what the vocabulary does not"):
+        model.predict(["a", "b"], GREEDY, prefixes=["ca", "ß"])
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "words", "bytes"])

@@ -224,6 +224,25 @@ def test_a_translation_begins_with_its_prefix(model: Model) -> None:
         assert found[2].text == ""
 
 
+def test_unknown_words_are_counted_told_and_never_said(files: list[str], tmp_path: Path) -> None:
+    sets = ["task.tokenizer=words", "task.vocab_size=10", "train.steps=20"]
+    run, warnings = train(override(tiny(files), sets), tmp_path / "run")
+    model = load(run)
+    ids = [model.task.source.encode(text) for pair in pairs() for text in pair]
+    unknown, tokens = sum(row.count(model.task.source.unk) for row in ids), sum(map(len, ids))
+    (told,) = warnings
+    assert told.startswith(f"{unknown:,} of {tokens:,} tokens are not in the vocabulary")
+    for how in ({"beam": 1}, {"beam": 3}, {"sample": True}):
+        options = DecodeOptions(min_length=2, **how)
+        for found in model.predict(["a b c", "d e f g"], options):
+            assert found.text
+            assert not {"<pad>", "<s>", "<unk>"} & {*found.tokens}
+        (alone,) = model.predict(["a b c"], options)
+        assert options.beam == 3 or "".join(model.stream("a b c", options)) == alone.text
+    with pytest.raises(InputError, match="the prefix 'A zebra' holds what the vocabulary does not"):
+        model.predict(["a"], DecodeOptions(), prefixes=["A zebra"])
+
+
 def test_the_n_best_are_sorted_and_distinct(model: Model) -> None:
     (best,) = model.predict(["a b c"], DecodeOptions(beam=4, nbest=4))
     scores = [best.score, *(each.score for each in best.alternatives)]

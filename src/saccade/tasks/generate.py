@@ -17,7 +17,7 @@ from saccade.data.documents import Documents, Passage
 from saccade.data.streams import TokenStream, build_stream, open_stream
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
-from saccade.decoding.constraints import Banned, Constraint, ForcedPrefix, RepetitionPenalty
+from saccade.decoding.constraints import Banned, Constraint, RepetitionPenalty
 from saccade.decoding.options import DecodeOptions
 from saccade.decoding.sampling import Draw
 from saccade.decoding.search import beam_search
@@ -29,10 +29,11 @@ from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch, watched_layers
 from saccade.tasks import perplexity
 from saccade.tasks.next_token import NextToken
+from saccade.tasks.outputs import forced_prefix, unsaid
 from saccade.tasks.perplexity import Reading
 from saccade.tasks.rereading import looks, reread
 from saccade.tasks.task import Evaluation, Plain, Prediction, Warn
-from saccade.tasks.vocabularies import find_tokenizers, train_on_texts
+from saccade.tasks.vocabularies import find_tokenizers, train_on_texts, unknown_told
 
 ROWS = 64  # prompts continued together
 CONTEXT = 128  # tokens, where neither the task nor the model says
@@ -159,11 +160,8 @@ class Generate:
         stream = build_stream(folder, documents, self.tokenizer, documents.fingerprint())
         if summary := documents.report.summary():  # nothing when the stream was there already
             warn(f"{' '.join(self.config.train)}: {summary}")
-        if stream.unknown:
-            warn(
-                f"{stream.unknown:,} of {len(stream):,} tokens are not in the vocabulary, and "
-                "learned as one: raise task.vocab_size, or take a tokenizer that knows all, as bpe"
-            )
+        if told := unknown_told(stream.unknown, len(stream)):
+            warn(told)
         return stream
 
     def open(self, folder: Path) -> TokenStream | None:
@@ -242,8 +240,8 @@ class Generate:
             ids = [prompts[row][0] for row in rows]
             constraints = self._constraints(options, ids)
             if prefixes is not None:
-                begun = [self.tokenizer.encode(prefixes[row]) for row in rows]
-                constraints.append(ForcedPrefix(begun))
+                begun = [prefixes[row] for row in rows]
+                constraints.append(forced_prefix(self.tokenizer, begun))
             hypotheses = self._continue(
                 model, ids, options, constraints, [numbers[row] for row in rows], tree
             )
@@ -300,8 +298,8 @@ class Generate:
     @property
     def unsaid(self) -> tuple[int, ...]:
         """What is not text is not said; the end only where texts have one."""
-        never = {self.tokenizer.pad, self.tokenizer.bos, self.tokenizer.unk} - {self.tokenizer.eos}
-        return tuple(sorted(never if self.ends else never | {self.tokenizer.eos}))
+        never = unsaid(self.tokenizer)
+        return never if self.ends else (*never, self.tokenizer.eos)
 
     def _constraints(self, options: DecodeOptions, prompts: list[list[int]]) -> list[Constraint]:
         found: list[Constraint] = [Banned(self.unsaid)]

@@ -18,7 +18,7 @@ from saccade.data.readers import ParallelText
 from saccade.data.store import PairStore, build_store, open_store
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
-from saccade.decoding.constraints import Constraint, ForcedPrefix
+from saccade.decoding.constraints import Banned, Constraint
 from saccade.decoding.options import DecodeOptions
 from saccade.decoding.sampling import Draw, sample
 from saccade.decoding.search import Hypothesis, beam_search
@@ -29,8 +29,14 @@ from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch, attention_map, watched_layers
 from saccade.tasks.metrics import sentence_scores, translation_metrics
 from saccade.tasks.objectives import translate_objective
+from saccade.tasks.outputs import forced_prefix, unsaid
 from saccade.tasks.task import Evaluation, Objective, Plain, Prediction, Warn
-from saccade.tasks.vocabularies import find_tokenizers, tokenizer_files, train_tokenizers
+from saccade.tasks.vocabularies import (
+    find_tokenizers,
+    tokenizer_files,
+    train_tokenizers,
+    unknown_told,
+)
 
 ROWS = 64  # sentences decoded together
 QUICK = DecodeOptions(beam=1, max_ratio=1.5, max_extra=5)  # untrained, a model never ends
@@ -149,6 +155,9 @@ class Translate:
         if summary := store.report.summary():
             limit = f"task.max_length is {self.config.max_length} tokens"
             warn(f"{' '.join(self.config.train)}: {summary} ({limit})")
+        tokens = sum(int(lengths.sum()) for lengths in store.lengths)
+        if told := unknown_told(store.report.unknown, tokens):
+            warn(told)
         return store
 
     def open(self, folder: Path) -> PairStore | None:
@@ -274,7 +283,7 @@ class Translate:
         steps = walk.stream(
             model, state, first=self.target.bos, eos=self.target.eos, max_length=limit,
             choose=draw if options.sample else walk.best,
-            constraints=options.constraints(self.target.eos),
+            constraints=options.constraints(self.target.eos, [Banned(unsaid(self.target))]),
         )  # fmt: skip
         yield from spoken(self.target.decode, [], (token for token, _ in steps))
 
@@ -288,9 +297,9 @@ class Translate:
     ) -> Callable[[Any, list[int]], list[list[Hypothesis]]]:
         """Search or draw, as the options say: (state, maximum lengths) -> n-best."""
         first, eos = self.target.bos, self.target.eos
-        constraints: list[Constraint] = []
+        constraints: list[Constraint] = [Banned(unsaid(self.target))]
         if prefixes is not None:
-            constraints.append(ForcedPrefix([self.target.encode(prefix) for prefix in prefixes]))
+            constraints.append(forced_prefix(self.target, prefixes))
         drawing = Draw(seed=options.seed, examples=examples, filters=options.filters())
 
         def search(state: Any, limits: list[int]) -> list[list[Hypothesis]]:

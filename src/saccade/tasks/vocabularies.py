@@ -48,6 +48,16 @@ def train_on_texts(
     return train_tokenizer(kind, found, vocab_size, lowercase)
 
 
+def unknown_told(unknown: int, tokens: int) -> str:
+    """What to warn of when tokens of a training text are unknown; nothing when none is."""
+    if not unknown:
+        return ""
+    return (
+        f"{unknown:,} of {tokens:,} tokens are not in the vocabulary, and learned as one: raise "
+        "task.vocab_size, or take a tokenizer that knows all, as bpe"
+    )
+
+
 def spread(items: Iterable[T], most: int) -> list[T]:
     """Every n-th, so that there are `most` at most; the last is read too, if wrong it is known."""
     kept: list[T] = []
