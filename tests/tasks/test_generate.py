@@ -125,7 +125,7 @@ def test_every_token_counts_once(reading: Reading, size: int) -> None:
     ]
     work = perplexity.units(passages, tokenizer, reading, ends=False)
     found = [perplexity.measure(Fixed(12), unit, reading, tokenizer.unk) for unit in work]
-    evaluation = perplexity.score(passages, found, reading, tokenizer)
+    evaluation = perplexity.score(passages, found, reading)
     assert evaluation.counts["tokens"] == evaluation.counts["characters"] == size + 1
     # Ids follow each other, but for the first of both texts and after each h.
     surprises = 2 + (size - 1) // 8

@@ -33,7 +33,7 @@ from saccade.tasks.outputs import forced_prefix, unsaid
 from saccade.tasks.perplexity import Reading
 from saccade.tasks.rereading import looks, reread
 from saccade.tasks.task import Evaluation, Plain, Prediction, Warn
-from saccade.tasks.vocabularies import find_tokenizers, train_on_texts, unknown_told
+from saccade.tasks.vocabularies import taken_over, train_on_texts, unknown_told
 
 ROWS = 64  # prompts continued together
 CONTEXT = 128  # tokens, where neither the task nor the model says
@@ -86,6 +86,8 @@ class Generate:
         self.begins = self.ends if config.begins is None else config.begins
         # Where one token is both, it is what stands between two texts, and can be predicted.
         self.silent = tokenizer.bos if tokenizer.bos != tokenizer.eos else -1
+        # Nothing is unknown to a tokenizer whose end stands in for a token that it lacks.
+        self.unknown = tokenizer.unk if tokenizer.unk != tokenizer.eos else -1
 
     # --- making and finding it ---
 
@@ -99,7 +101,8 @@ class Generate:
                 lowercase=config.lowercase,
             )  # fmt: skip
         else:
-            tokenizer, _ = find_tokenizers(config.tokenizer)
+            (tokenizer, _), said = taken_over(config.tokenizer, lowercase=config.lowercase)
+            config = dataclasses.replace(config, **said)
         tokenizer.save(folder / FILE)
         return cls(config, tokenizer)
 
@@ -132,8 +135,12 @@ class Generate:
         return dataclasses.replace(config, context=context, carry=carry), settings
 
     @staticmethod
-    def resumed(mine: GenerateConfig, theirs: GenerateConfig) -> GenerateConfig:  # noqa: ARG004
-        return mine
+    def resumed(mine: GenerateConfig, theirs: GenerateConfig) -> GenerateConfig:
+        """What the tokenizer decided at the first start holds on, if it was made elsewhere."""
+        if mine.tokenizer in TOKENIZERS or mine.tokenizer != theirs.tokenizer:
+            return mine
+        size, lowercase = theirs.vocab_size, theirs.lowercase
+        return dataclasses.replace(mine, vocab_size=size, lowercase=lowercase)
 
     def _documents(self, files: Sequence[str]) -> Documents:
         config = self.config
@@ -208,10 +215,10 @@ class Generate:
         unit: Plain,
         options: DecodeOptions | None = None,  # noqa: ARG002  nothing is decoded
     ) -> Plain:
-        return perplexity.measure(model, unit, self.reading, self.tokenizer.unk)
+        return perplexity.measure(model, unit, self.reading, self.unknown)
 
     def score(self, examples: Plain, measures: Sequence[Plain]) -> Evaluation:
-        return perplexity.score(_passages(examples), measures, self.reading, self.tokenizer)
+        return perplexity.score(_passages(examples), measures, self.reading)
 
     # --- predicting ---
 

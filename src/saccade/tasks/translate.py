@@ -32,7 +32,7 @@ from saccade.tasks.objectives import translate_objective
 from saccade.tasks.outputs import forced_prefix, unsaid
 from saccade.tasks.task import Evaluation, Objective, Plain, Prediction, Warn
 from saccade.tasks.vocabularies import (
-    find_tokenizers,
+    taken_over,
     tokenizer_files,
     train_tokenizers,
     unknown_told,
@@ -88,7 +88,8 @@ class Translate:
                 joint=config.joint, lowercase=config.lowercase,
             )  # fmt: skip
         else:
-            tokenizers = find_tokenizers(config.tokenizer)
+            tokenizers, said = taken_over(config.tokenizer, lowercase=config.lowercase)
+            config = dataclasses.replace(config, **said)
         joint = tokenizers[0] is tokenizers[1]
         task = cls(dataclasses.replace(config, joint=joint), *tokenizers)
         for name, tokenizer in zip(tokenizer_files(joint), tokenizers, strict=False):
@@ -114,8 +115,11 @@ class Translate:
 
     @staticmethod
     def resumed(mine: TranslateConfig, theirs: TranslateConfig) -> TranslateConfig:
-        """What the data decided at the first start (one vocabulary or two) holds on."""
-        return dataclasses.replace(mine, joint=theirs.joint)
+        """What the tokenizer decided at the first start holds on, if it was made elsewhere."""
+        if mine.tokenizer in TOKENIZERS or mine.tokenizer != theirs.tokenizer:
+            return mine
+        joint, size, lowercase = theirs.joint, theirs.vocab_size, theirs.lowercase
+        return dataclasses.replace(mine, joint=joint, vocab_size=size, lowercase=lowercase)
 
     @staticmethod
     def _text(config: TranslateConfig, files: Sequence[str]) -> ParallelText:
