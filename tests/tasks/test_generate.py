@@ -125,7 +125,7 @@ def test_every_token_counts_once(reading: Reading, size: int) -> None:
     ]
     work = perplexity.units(passages, tokenizer, reading, ends=False)
     found = [perplexity.measure(Fixed(12), unit, reading, tokenizer.unk) for unit in work]
-    evaluation = perplexity.score(passages, found, reading, tokenizer)
+    evaluation = perplexity.score(passages, found, reading)
     assert evaluation.counts["tokens"] == evaluation.counts["characters"] == size + 1
     # Ids follow each other, but for the first of both texts and after each h.
     surprises = 2 + (size - 1) // 8
@@ -257,6 +257,24 @@ def test_a_stop_string_ends_the_text_before_it(model: Model) -> None:
         DecodeOptions(beam=2, stop=("x",))
 
 
+@pytest.mark.parametrize(
+    ("stop", "size"), [("d a", 1), ("ld again", 1), ("wor", 1), (" wor", 0), ("gain", 2)]
+)
+def test_a_stop_string_may_begin_inside_a_token(tmp_path: Path, stop: str, size: int) -> None:
+    (tmp_path / "t.txt").write_text("hello world again " * 9)
+    config = tiny_text([str(tmp_path / "t.txt")], {"task": {"tokenizer": "words"}})
+    config["model"] = {"name": "markov"}
+    model = load(train(config, tmp_path / "run")[0])
+    options = DecodeOptions(beam=1, length=6, length_penalty=0.0)
+    (whole,) = model.predict(["hello"], options)
+    (cut,) = model.predict(["hello"], replace(options, stop=(stop,)))
+    assert cut.text == " world again".partition(stop)[0]
+    assert "".join(model.stream("hello", replace(options, stop=(stop,)))) == cut.text
+    # A token of which a part is said, if only its space, stays.
+    assert (cut.ids, cut.tokens) == (whole.ids[:size], whole.tokens[:size])
+    assert cut.score == pytest.approx(sum(whole.token_scores[:size]))
+
+
 @pytest.mark.parametrize("given", [{"stop": ("x",)}, {"repetition_penalty": 2.0}], ids=str)
 def test_what_is_of_one_path_grows_no_tree(model: Model, given: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="it grows no tree"):
@@ -331,6 +349,8 @@ def test_prefixes_begin_the_continuation(model: Model) -> None:
     found = model.predict(["a", "b"], GREEDY, prefixes=["ca", ""])
     assert found[0].text.startswith("ca")
     assert found[1].ids == model.predict(["b"], GREEDY)[0].ids
+    with pytest.raises(InputError, match="the prefix 'ß' holds what the vocabulary does not"):
+        model.predict(["a", "b"], GREEDY, prefixes=["ca", "ß"])
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "words", "bytes"])

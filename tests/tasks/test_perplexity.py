@@ -122,6 +122,33 @@ def test_what_is_unknown_anywhere_is_lost(models: dict[str, Model]) -> None:
     model = models["gpt"]
     passages = [["abc", n == 0, False] for n in range(120)]
     for last, lossy in (("abc", False), ("aßc", True)):
-        examples = {"passages": [*passages, [last, False, True]], "ends": False}
-        measures = [model.measure(unit) for unit in model.task.units(examples)]
-        assert ("|lossy|" in model.task.score(examples, measures).main.signature) == lossy
+        assert is_lossy(model, [*passages, [last, False, True]]) == lossy
+
+
+def is_lossy(model: Model, passages: list[list[Any]]) -> bool:
+    examples = {"passages": passages, "ends": True}
+    measures = [model.measure(unit) for unit in model.task.units(examples)]
+    return "|lossy|" in model.task.score(examples, measures).main.signature
+
+
+def test_what_a_tokenizer_changes_anywhere_is_lost(texts: list[str], tmp_path: Path) -> None:
+    """Small letters for capitals, nothing unknown: also where only the last passage has one."""
+    layers = {"task": {"lowercase": True}, "train": {"steps": 2}}
+    model = load(train(tiny_text(texts, layers), tmp_path / "run")[0])
+    small = [["abc", True, True] for _ in range(120)]
+    assert not is_lossy(model, small)
+    for passages in ([*small, ["ABC", True, True]], [["ABC", True, True], *small]):
+        assert is_lossy(model, passages)
+
+
+def test_an_end_that_stands_in_for_the_unknown_is_known(texts: list[str], tmp_path: Path) -> None:
+    config = tiny_text(texts, {"task": {"tokenizer": "bytes", "ends": True}})
+    run, _ = train(config, tmp_path / "run")
+    file = run.path / "tokenizer.json"
+    file.write_text(file.read_text().replace('"<unk>"', '"<none>"'))
+    model = load(run)
+    assert model.task.tokenizer.unk == model.task.tokenizer.eos
+    (tmp_path / "t.jsonl").write_text('{"text": "abc"}\n' * 3)
+    found = model.evaluate([str(tmp_path / "t.jsonl")])
+    assert (found.counts["tokens"], found.counts["unknown tokens"]) == (12, 0)
+    assert "lossy" not in found.main.signature

@@ -44,9 +44,7 @@ def test_a_long_text_is_decoded_a_few_times_not_once_a_token(
 def looked(read: int, weights: list[list[float]], steps_late: int = 0) -> list[list[float]]:
     """What the words `a b` said of `a b c` looked at, when only `read` tokens were read."""
     tokenizer = train_tokenizer("words", ["a b c"], 300, lowercase=False)
-    task = SimpleNamespace(
-        config=SimpleNamespace(lowercase=False), source=tokenizer, target=tokenizer
-    )
+    task = SimpleNamespace(source=tokenizer, target=tokenizer)
     source, said = [*["a", "b", "c"][:read], "</s>"], ["a", "b", "</s>"]
     prediction = Prediction(
         text="a b", score=0.0, tokens=said, source_tokens=source, ids=tokenizer.encode("a b"),

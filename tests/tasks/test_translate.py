@@ -16,6 +16,7 @@ from tiny_runs import pairs, tiny, train, write_corpus
 from saccade.config import override
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError
+from saccade.tasks.forced import forced_attention
 from saccade.training.checkpoint import load_tensors
 from saccade.training.model import Model, load
 
@@ -93,6 +94,34 @@ def test_lowercase_reads_capitals_as_small_letters(files: list[str], tmp_path: P
     small, large = model.predict(["a b c", "A B C"])
     assert (small.text, small.ids) == (large.text, large.ids)
     assert small.text == small.text.lower()
+
+
+def test_a_tokenizer_from_elsewhere_is_recorded_as_it_is(files: list[str], tmp_path: Path) -> None:
+    plain = trained(files, tmp_path / "plain")
+    small = trained(files, tmp_path / "small", "task.lowercase=true")
+    for first, lowercase in ((plain, False), (small, True)):
+        sets = [f"task.tokenizer={first.run.path}", "task.joint=false", "task.vocab_size=9"]
+        second = trained(files, tmp_path / f"second-{lowercase}", *sets)
+        said, size = second.settings.task, first.task.source.vocab_size
+        assert (said.joint, said.vocab_size, said.lowercase) == (True, size, lowercase)
+        assert second.predict(["A b"])[0].source_tokens[0] == ("a" if lowercase else "A")
+        config = override(tiny(files), ["train.steps=5", *sets])
+        train(config, second.run.path, resume=True)  # the same command continues
+    with pytest.raises(InputError, match="keeps capitals"):
+        trained(files, tmp_path / "no", f"task.tokenizer={plain.run.path}", "task.lowercase=true")
+
+
+def test_words_of_a_lowercased_text_stand_where_they_stood(
+    files: list[str], tmp_path: Path
+) -> None:
+    """A capital may become two small letters: places are those of the text that was given."""
+    model = trained(files, tmp_path / "run", "task.lowercase=true", "task.tokenizer=bytes")
+    text = "İstanbul is BIG"
+    (found,) = model.predict([text], DecodeOptions(beam=1, min_length=3), attention=True)
+    assert model.words(text, found).source == text.split()
+    ((_, forced),) = forced_attention(model.task, model.module, [(text, text)])
+    for spans in (forced.told.source_spans[:-1], forced.told.target_spans):
+        assert spans[-1] == (len(text) - 1, len(text))
 
 
 # --- files -------------------------------------------------------------------------------------
@@ -223,6 +252,25 @@ def test_a_translation_begins_with_its_prefix(model: Model) -> None:
         assert found[0].text.startswith("B A")
         assert found[1].ids == model.predict(["", "c d e"], options)[1].ids
         assert found[2].text == ""
+
+
+def test_unknown_words_are_counted_told_and_never_said(files: list[str], tmp_path: Path) -> None:
+    sets = ["task.tokenizer=words", "task.vocab_size=10", "train.steps=20"]
+    run, warnings = train(override(tiny(files), sets), tmp_path / "run")
+    model = load(run)
+    ids = [model.task.source.encode(text) for pair in pairs() for text in pair]
+    unknown, tokens = sum(row.count(model.task.source.unk) for row in ids), sum(map(len, ids))
+    (told,) = warnings
+    assert told.startswith(f"{unknown:,} of {tokens:,} tokens are not in the vocabulary")
+    for how in ({"beam": 1}, {"beam": 3}, {"sample": True}):
+        options = DecodeOptions(min_length=2, **how)
+        for found in model.predict(["a b c", "d e f g"], options):
+            assert found.text
+            assert not {"<pad>", "<s>", "<unk>"} & {*found.tokens}
+        (alone,) = model.predict(["a b c"], options)
+        assert options.beam == 3 or "".join(model.stream("a b c", options)) == alone.text
+    with pytest.raises(InputError, match="the prefix 'A zebra' holds what the vocabulary does not"):
+        model.predict(["a"], DecodeOptions(), prefixes=["A zebra"])
 
 
 def test_the_n_best_are_sorted_and_distinct(model: Model) -> None:

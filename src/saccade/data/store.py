@@ -37,6 +37,7 @@ class StoreReport:
     pairs: int = 0  # kept
     too_long: int = 0
     empty: int = 0
+    unknown: int = 0  # tokens of the pairs kept: what the vocabulary does not hold
 
     def summary(self) -> str:
         """One line for the terminal; empty when every pair was kept."""
@@ -168,7 +169,8 @@ def _write(
             kept, too_long, empty = kept + len(keep), too_long + long.sum(), empty + void.sum()
         for column in columns:
             column.settle()
-    report = StoreReport(kept, int(too_long), int(empty))
+    unknown = sum(column.unknown for column in columns)
+    report = StoreReport(kept, int(too_long), int(empty), unknown)
     if not kept:
         why = report.summary() or "there was none"
         raise InputError(f"no pair is left to train on: {why} (task.max_length is {max_length})")
@@ -186,11 +188,11 @@ class _Column:
     """The files of one side while they grow."""
 
     def __init__(self, stack: ExitStack, folder: Path, side: str, tokenizer: Tokenizer):
-        self.encode = tokenizer.encode_batch
+        self.encode, self.unk = tokenizer.encode_batch, tokenizer.unk
         self.dtype = dtype_of(tokenizer)
         self.tokens = stack.enter_context((folder / f"{side}.tokens").open("wb"))
         self.offsets = stack.enter_context((folder / f"{side}.offsets").open("wb"))
-        self.end = 0
+        self.end = self.unknown = 0
         self.offsets.write(np.zeros(1, "<i8").tobytes())
 
     def append(self, rows: Sequence[Sequence[int]], lengths: NDArray[np.int64]) -> None:
@@ -198,6 +200,7 @@ class _Column:
         self.tokens.write(ids.tobytes())
         self.offsets.write((self.end + np.cumsum(lengths)).astype("<i8").tobytes())
         self.end += len(ids)
+        self.unknown += int((ids == self.unk).sum())
 
     def settle(self) -> None:
         settle(self.tokens)

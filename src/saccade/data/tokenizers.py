@@ -38,6 +38,12 @@ class Tokenizer:
     def vocab_size(self) -> int:
         return self.inner.get_vocab_size(with_added_tokens=True)
 
+    @property
+    def lowercase(self) -> bool:
+        """Whether capitals are read as small letters."""
+        found = str(json.loads(self.inner.to_str())["normalizer"])
+        return "'Lowercase'" in found or "'lowercase': True" in found
+
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without begin and end; no text gives a control id."""
         return self.encode_batch([text])[0]

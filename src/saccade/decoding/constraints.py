@@ -1,8 +1,9 @@
 """Constraints: what a search or a sampler may choose next, given what the path holds so far.
 
 A constraint forbids tokens by setting them to -inf; it never changes what the others are worth, so
-that every log-probability stays the model's own. It returns a new tensor, or its input unchanged.
-A preference is weighed in when one path is chosen token by token, not in what the token is worth.
+that every log-probability stays the model's own. Its input is fresh at every step: it may write
+into that, or return a new tensor. A preference is weighed in when one path is chosen token by
+token, not in what the token is worth: it returns a new one.
 """
 
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ class Banned:
         history: Int[Tensor, "N t"],  # noqa: ARG002
         sentence: Int[Tensor, " N"],  # noqa: ARG002
     ) -> Float[Tensor, "N V"]:
-        return logits.index_fill(1, _ids(self.tokens, logits.device), NEVER)
+        return logits.index_fill_(1, _ids(self.tokens, logits.device), NEVER)
 
 
 @cache

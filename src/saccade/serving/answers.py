@@ -78,9 +78,8 @@ class TranslateAnswers:
 
     def _source(self, text: str, ids: Sequence[int]) -> schemas.Sentence:
         tokens = self.source.tokens(ids)
-        read = text.lower() if self.task.config.lowercase else text
-        spans = [*self.source.spans(read)[: len(ids) - 1], (len(text), len(text))]
-        places, words = group(read, spans, tokens)
+        spans = [*self.source.spans(text)[: len(ids) - 1], (len(text), len(text))]
+        places, words = group(text, spans, tokens)
         pieces = [
             schemas.Token(text=token, word=word, start=start, end=end, id=i)
             for token, word, (start, end), i in zip(tokens, places, spans, ids, strict=True)

@@ -112,10 +112,9 @@ def forced_attention(
 
 
 def _told(task: Any, source: str, target: str) -> Told:
-    read, said = (source.lower(), target.lower()) if task.config.lowercase else (source, target)
     reader, writer = task.source, task.target
-    ids = [*reader.encode(read), reader.eos]
-    return Told(ids, writer.encode(said), [*reader.spans(read), (0, 0)], writer.spans(said))
+    ids = [*reader.encode(source), reader.eos]
+    return Told(ids, writer.encode(target), [*reader.spans(source), (0, 0)], writer.spans(target))
 
 
 @torch.inference_mode()

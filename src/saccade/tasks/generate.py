@@ -18,7 +18,7 @@ from saccade.data.streams import TokenStream, build_stream, open_stream
 from saccade.data.tables import table_reader
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
-from saccade.decoding.constraints import Banned, Constraint, ForcedPrefix, RepetitionPenalty
+from saccade.decoding.constraints import Banned, Constraint, RepetitionPenalty
 from saccade.decoding.options import DecodeOptions
 from saccade.decoding.sampling import Draw
 from saccade.decoding.search import beam_search
@@ -30,10 +30,11 @@ from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch, watched_layers
 from saccade.tasks import perplexity
 from saccade.tasks.next_token import NextToken
+from saccade.tasks.outputs import forced_prefix, unsaid
 from saccade.tasks.perplexity import Reading
 from saccade.tasks.rereading import looks, reread
 from saccade.tasks.task import Evaluation, Plain, Prediction, Warn
-from saccade.tasks.vocabularies import find_tokenizers, train_on_texts
+from saccade.tasks.vocabularies import taken_over, train_on_texts, unknown_told
 
 ROWS = 64  # prompts continued together
 CONTEXT = 128  # tokens, where neither the task nor the model says
@@ -86,6 +87,8 @@ class Generate:
         self.begins = self.ends if config.begins is None else config.begins
         # Where one token is both, it is what stands between two texts, and can be predicted.
         self.silent = tokenizer.bos if tokenizer.bos != tokenizer.eos else -1
+        # Nothing is unknown to a tokenizer whose end stands in for a token that it lacks.
+        self.unknown = tokenizer.unk if tokenizer.unk != tokenizer.eos else -1
 
     # --- making and finding it ---
 
@@ -99,7 +102,8 @@ class Generate:
                 lowercase=config.lowercase,
             )  # fmt: skip
         else:
-            tokenizer, _ = find_tokenizers(config.tokenizer)
+            (tokenizer, _), said = taken_over(config.tokenizer, lowercase=config.lowercase)
+            config = dataclasses.replace(config, **said)
         tokenizer.save(folder / FILE)
         return cls(config, tokenizer)
 
@@ -132,8 +136,12 @@ class Generate:
         return dataclasses.replace(config, context=context, carry=carry), settings
 
     @staticmethod
-    def resumed(mine: GenerateConfig, theirs: GenerateConfig) -> GenerateConfig:  # noqa: ARG004
-        return mine
+    def resumed(mine: GenerateConfig, theirs: GenerateConfig) -> GenerateConfig:
+        """What the tokenizer decided at the first start holds on, if it was made elsewhere."""
+        if mine.tokenizer in TOKENIZERS or mine.tokenizer != theirs.tokenizer:
+            return mine
+        size, lowercase = theirs.vocab_size, theirs.lowercase
+        return dataclasses.replace(mine, vocab_size=size, lowercase=lowercase)
 
     def _documents(self, files: Sequence[str]) -> Documents:
         return _documents(self.config, files)
@@ -159,11 +167,8 @@ class Generate:
         stream = build_stream(folder, documents, self.tokenizer, documents.fingerprint())
         if summary := documents.report.summary():  # nothing when the stream was there already
             warn(f"{' '.join(self.config.train)}: {summary}")
-        if stream.unknown:
-            warn(
-                f"{stream.unknown:,} of {len(stream):,} tokens are not in the vocabulary, and "
-                "learned as one: raise task.vocab_size, or take a tokenizer that knows all, as bpe"
-            )
+        if told := unknown_told(stream.unknown, len(stream)):
+            warn(told)
         return stream
 
     def open(self, folder: Path) -> TokenStream | None:
@@ -210,10 +215,10 @@ class Generate:
         unit: Plain,
         options: DecodeOptions | None = None,  # noqa: ARG002  nothing is decoded
     ) -> Plain:
-        return perplexity.measure(model, unit, self.reading, self.tokenizer.unk)
+        return perplexity.measure(model, unit, self.reading, self.unknown)
 
     def score(self, examples: Plain, measures: Sequence[Plain]) -> Evaluation:
-        return perplexity.score(_passages(examples), measures, self.reading, self.tokenizer)
+        return perplexity.score(_passages(examples), measures, self.reading)
 
     # --- predicting ---
 
@@ -242,8 +247,8 @@ class Generate:
             ids = [prompts[row][0] for row in rows]
             constraints = self._constraints(options, ids)
             if prefixes is not None:
-                begun = [self.tokenizer.encode(prefixes[row]) for row in rows]
-                constraints.append(ForcedPrefix(begun))
+                begun = [prefixes[row] for row in rows]
+                constraints.append(forced_prefix(self.tokenizer, begun))
             hypotheses = self._continue(
                 model, ids, options, constraints, [numbers[row] for row in rows], tree
             )
@@ -300,8 +305,8 @@ class Generate:
     @property
     def unsaid(self) -> tuple[int, ...]:
         """What is not text is not said; the end only where texts have one."""
-        never = {self.tokenizer.pad, self.tokenizer.bos, self.tokenizer.unk} - {self.tokenizer.eos}
-        return tuple(sorted(never if self.ends else never | {self.tokenizer.eos}))
+        never = unsaid(self.tokenizer)
+        return never if self.ends else (*never, self.tokenizer.eos)
 
     def _constraints(self, options: DecodeOptions, prompts: list[list[int]]) -> list[Constraint]:
         found: list[Constraint] = [Banned(self.unsaid)]
@@ -338,9 +343,7 @@ class Generate:
         found = walk.gather_hypotheses(
             ending, len(prompts), eos=eos, length_penalty=options.length_penalty
         )
-        return [
-            [self._stopped(ids, each, options)] for ids, each in zip(prompts, found, strict=True)
-        ]
+        return [[each] for each in found]
 
     def _stopped(self, prompt: list[int], whole: Hypothesis, options: DecodeOptions) -> Hypothesis:
         """Without the tokens that lie behind the beginning of a stop string."""
@@ -363,18 +366,21 @@ class Generate:
         self, prompt: list[int], cut: bool, hypotheses: list[Hypothesis], options: DecodeOptions
     ) -> Prediction:
         decode, eos = self.tokenizer.decode, self.tokenizer.eos
-        nbest = [
-            Prediction(
-                text="".join(spoken(decode, prompt, each.tokens, options.stop)),
-                score=each.score,
-                tokens=self.tokenizer.tokens(each.tokens + [eos] * each.finished),
-                source_tokens=self.tokenizer.tokens(prompt),
-                token_scores=each.token_log_probs,
-                truncated=cut,
-                ids=each.tokens,
+        nbest = []
+        for whole in hypotheses:
+            each = self._stopped(prompt, whole, options)
+            nbest.append(
+                Prediction(
+                    # Of the whole: without its end a stop string that begins in a token is not one.
+                    text="".join(spoken(decode, prompt, whole.tokens, options.stop)),
+                    score=each.score,
+                    tokens=self.tokenizer.tokens(each.tokens + [eos] * each.finished),
+                    source_tokens=self.tokenizer.tokens(prompt),
+                    token_scores=each.token_log_probs,
+                    truncated=cut,
+                    ids=each.tokens,
+                )
             )
-            for each in hypotheses
-        ]
         return dataclasses.replace(nbest[0], alternatives=nbest[1:])
 
     def _watched(self, model: Any, prompt: list[int], made: Prediction, watch: Watch) -> Prediction:

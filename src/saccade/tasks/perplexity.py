@@ -58,7 +58,9 @@ def units(
     passages: Sequence[Passage], tokenizer: Tokenizer, reading: Reading, *, ends: bool
 ) -> list[Plain]:
     """The work: rows by the number of their tokens, some together."""
-    rows = [row for text in _texts(passages, tokenizer, ends=ends) for row in _rows(text, reading)]
+    found = tokenizer.encode_batch([passage.text for passage in passages])
+    texts = _texts(passages, found, tokenizer, ends=ends)
+    rows = [row for text in texts for row in _rows(text, reading)]
     if not rows:
         raise InputError("the text has no token to score: the tokenizer leaves all of it out")
     most = CARRIED_TOKENS if reading.carry else TOKENS
@@ -68,14 +70,16 @@ def units(
         if not parts or len(parts[-1]) >= (min(room, CARRIED_ROWS) if reading.carry else room):
             parts.append([])
         parts[-1].append(row)
-    return [{"rows": [[row.ids, row.passages] for row in part]} for part in parts]
+    # Here, where they are encoded once: scores are taken many times while a model is trained.
+    pairs = zip(found, passages, strict=True)
+    exact = all(tokenizer.decode(ids) == passage.text for ids, passage in pairs)
+    return [{"rows": [[row.ids, row.passages] for row in part], "exact": exact} for part in parts]
 
 
 def _texts(
-    passages: Sequence[Passage], tokenizer: Tokenizer, *, ends: bool
+    passages: Sequence[Passage], found: list[list[int]], tokenizer: Tokenizer, *, ends: bool
 ) -> Iterator[tuple[list[int], list[tuple[int, int]]]]:
     """The tokens of each text, and how many of them, the begin aside, each passage has."""
-    found = tokenizer.encode_batch([passage.text for passage in passages])
     ids: list[int] = []
     owners: list[tuple[int, int]] = []
     for number, (passage, those) in enumerate(zip(passages, found, strict=True)):
@@ -120,7 +124,8 @@ def _rows(text: tuple[list[int], list[tuple[int, int]]], reading: Reading) -> It
 def measure(model: Any, unit: Plain, reading: Reading, unknown: int) -> Plain:
     """Nats by passage, from the rows of a unit: [passage, nats, tokens, of them unknown].
 
-    And the memory of the model, which may be another than in training.
+    And the memory of the model, which may be another than in training, and whether the tokens hold
+    all of the text.
     """
     measures = []
     for row, values in _read(model, unit, reading):
@@ -130,7 +135,8 @@ def measure(model: Any, unit: Plain, reading: Reading, unknown: int) -> Plain:
             strange = sum(each == unknown for each in row.ids[place : place + count])
             measures.append([number, total if math.isfinite(total) else None, count, strange])
             place += count
-    return {"memory": getattr(model, "memory", None), "passages": measures}
+    memory = getattr(model, "memory", None)
+    return {"memory": memory, "exact": unit["exact"], "passages": measures}
 
 
 @torch.no_grad()
@@ -179,9 +185,7 @@ def _nats(
     return torch.cat(found).view_as(gold)
 
 
-def score(
-    passages: Sequence[Passage], measures: Sequence[Plain], reading: Reading, tokenizer: Tokenizer
-) -> Evaluation:
+def score(passages: Sequence[Passage], measures: Sequence[Plain], reading: Reading) -> Evaluation:
     """Loss a token, perplexity a word, bits a character; and the same by passage."""
     nats, tokens, unknown = ([0.0] * len(passages), [0] * len(passages), 0)
     for unit in measures:
@@ -194,9 +198,7 @@ def score(
         "words": sum(len(passage.text.split()) for passage in passages),
         "characters": sum(len(passage.text) for passage in passages),
     }
-    exact = not unknown and all(
-        tokenizer.decode(tokenizer.encode(p.text)) == p.text for p in passages[:100]
-    )
+    exact = not unknown and all(unit["exact"] for unit in measures)
     (memory,) = {unit["memory"] for unit in measures}
     read = replace(reading, memory=memory)
     how = f"{read}|version:{__version__}" if exact else f"{read}|lossy|version:{__version__}"

@@ -18,7 +18,7 @@ from saccade.data.readers import ParallelText, tabular
 from saccade.data.store import PairStore, build_store, open_store
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
-from saccade.decoding.constraints import Constraint, ForcedPrefix
+from saccade.decoding.constraints import Banned, Constraint
 from saccade.decoding.options import DecodeOptions
 from saccade.decoding.sampling import Draw, sample
 from saccade.decoding.search import Hypothesis, beam_search
@@ -29,8 +29,14 @@ from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch, attention_map, watched_layers
 from saccade.tasks.metrics import sentence_scores, translation_metrics
 from saccade.tasks.objectives import translate_objective
+from saccade.tasks.outputs import forced_prefix, unsaid
 from saccade.tasks.task import Evaluation, Objective, Plain, Prediction, Warn
-from saccade.tasks.vocabularies import find_tokenizers, tokenizer_files, train_tokenizers
+from saccade.tasks.vocabularies import (
+    taken_over,
+    tokenizer_files,
+    train_tokenizers,
+    unknown_told,
+)
 
 ROWS = 64  # sentences decoded together
 QUICK = DecodeOptions(beam=1, max_ratio=1.5, max_extra=5)  # untrained, a model never ends
@@ -82,7 +88,8 @@ class Translate:
                 joint=config.joint, lowercase=config.lowercase,
             )  # fmt: skip
         else:
-            tokenizers = find_tokenizers(config.tokenizer)
+            tokenizers, said = taken_over(config.tokenizer, lowercase=config.lowercase)
+            config = dataclasses.replace(config, **said)
         joint = tokenizers[0] is tokenizers[1]
         task = cls(dataclasses.replace(config, joint=joint), *tokenizers)
         for name, tokenizer in zip(tokenizer_files(joint), tokenizers, strict=False):
@@ -108,8 +115,11 @@ class Translate:
 
     @staticmethod
     def resumed(mine: TranslateConfig, theirs: TranslateConfig) -> TranslateConfig:
-        """What the data decided at the first start (one vocabulary or two) holds on."""
-        return dataclasses.replace(mine, joint=theirs.joint)
+        """What the tokenizer decided at the first start holds on, if it was made elsewhere."""
+        if mine.tokenizer in TOKENIZERS or mine.tokenizer != theirs.tokenizer:
+            return mine
+        joint, size, lowercase = theirs.joint, theirs.vocab_size, theirs.lowercase
+        return dataclasses.replace(mine, joint=joint, vocab_size=size, lowercase=lowercase)
 
     @staticmethod
     def _text(config: TranslateConfig, files: Sequence[str]) -> ParallelText:
@@ -151,6 +161,9 @@ class Translate:
         if summary := store.report.summary():
             limit = f"task.max_length is {self.config.max_length} tokens"
             warn(f"{' '.join(self.config.train)}: {summary} ({limit})")
+        tokens = sum(int(lengths.sum()) for lengths in store.lengths)
+        if told := unknown_told(store.report.unknown, tokens):
+            warn(told)
         return store
 
     def open(self, folder: Path) -> PairStore | None:
@@ -276,7 +289,7 @@ class Translate:
         steps = walk.stream(
             model, state, first=self.target.bos, eos=self.target.eos, max_length=limit,
             choose=draw if options.sample else walk.best,
-            constraints=options.constraints(self.target.eos),
+            constraints=options.constraints(self.target.eos, [Banned(unsaid(self.target))]),
         )  # fmt: skip
         yield from spoken(self.target.decode, [], (token for token, _ in steps))
 
@@ -290,9 +303,9 @@ class Translate:
     ) -> Callable[[Any, list[int]], list[list[Hypothesis]]]:
         """Search or draw, as the options say: (state, maximum lengths) -> n-best."""
         first, eos = self.target.bos, self.target.eos
-        constraints: list[Constraint] = []
+        constraints: list[Constraint] = [Banned(unsaid(self.target))]
         if prefixes is not None:
-            constraints.append(ForcedPrefix([self.target.encode(prefix) for prefix in prefixes]))
+            constraints.append(forced_prefix(self.target, prefixes))
         drawing = Draw(seed=options.seed, examples=examples, filters=options.filters())
 
         def search(state: Any, limits: list[int]) -> list[list[Hypothesis]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from saccade.data.readers import ParallelText
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer, train_tokenizer
@@ -56,6 +56,16 @@ def _sides(rows: Iterable[tuple[str, ...]], kind: str, width: int) -> list[list[
     return sides
 
 
+def unknown_told(unknown: int, tokens: int) -> str:
+    """What to warn of when tokens of a training text are unknown; nothing when none is."""
+    if not unknown:
+        return ""
+    return (
+        f"{unknown:,} of {tokens:,} tokens are not in the vocabulary, and learned as one: raise "
+        "task.vocab_size, or take a tokenizer that knows all, as bpe"
+    )
+
+
 def spread(items: Iterable[T], most: int) -> list[T]:
     """Every n-th, so that there are `most` at most; the last is read too, if wrong it is known."""
     kept: list[T] = []
@@ -68,6 +78,19 @@ def spread(items: Iterable[T], most: int) -> list[T]:
         if number % every == 0:
             kept.append(item)
     return kept
+
+
+def taken_over(name: str, *, lowercase: bool) -> tuple[tuple[Tokenizer, Tokenizer], dict[str, Any]]:
+    """Tokenizers made elsewhere, and what a task's settings say of them, whatever they said."""
+    found = find_tokenizers(name)
+    lowercases = all(each.lowercase for each in found)
+    if lowercase and not lowercases:
+        raise InputError(
+            f"task.lowercase is set, but tokenizer {name!r} keeps capitals: leave it out, or take "
+            "a kind of tokenizer, which is trained"
+        )
+    size = max(each.vocab_size for each in found)
+    return found, {"vocab_size": size, "lowercase": lowercases}
 
 
 def find_tokenizers(name: str) -> tuple[Tokenizer, Tokenizer]:

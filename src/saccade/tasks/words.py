@@ -20,10 +20,9 @@ def word_map(task: Any, text: str, prediction: Prediction, steps_late: int = 0) 
     attention = prediction.attention
     if attention is None:
         raise InputError("the prediction was made without recording attention")
-    read = text.lower() if task.config.lowercase else text
     # The end lies in no word; of a text that was cut, it stands where the first unread token would.
-    pieces = [*task.source.spans(read)[: len(attention.source) - 1], (0, 0)]
-    words, said = word_spans(read), word_spans(prediction.text)
+    pieces = [*task.source.spans(text)[: len(attention.source) - 1], (0, 0)]
+    words, said = word_spans(text), word_spans(prediction.text)
     spans = (pieces, token_spans(task.target, prediction.ids), words, said)
     weights = {
         layer: word_weights(attention.average(layer), *spans, steps_late)[None]
