@@ -13,9 +13,8 @@ from torch import nn
 from saccade.blocks.recording import record_attention
 from saccade.data.batches import plan_eval
 from saccade.data.contexts import Lanes, Rows, Shuffled, TokenBatch, collate_contexts
-from saccade.data.documents import Documents, Passage
+from saccade.data.documents import Passage
 from saccade.data.streams import TokenStream, build_stream, open_stream
-from saccade.data.tables import table_reader
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
 from saccade.decoding.constraints import Banned, Constraint, RepetitionPenalty
@@ -29,12 +28,13 @@ from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch, watched_layers
 from saccade.tasks import perplexity
+from saccade.tasks.files import fingerprints, read_documents_of
 from saccade.tasks.next_token import NextToken
 from saccade.tasks.outputs import forced_prefix, unsaid
 from saccade.tasks.perplexity import Reading
 from saccade.tasks.rereading import looks, reread
 from saccade.tasks.task import Evaluation, Plain, Prediction, Warn
-from saccade.tasks.vocabularies import taken_over, train_on_texts, unknown_told
+from saccade.tasks.vocabularies import as_begun, taken_over, train_on_texts, unknown_told
 
 ROWS = 64  # prompts continued together
 CONTEXT = 128  # tokens, where neither the task nor the model says
@@ -83,7 +83,9 @@ class Generate:
 
     def __init__(self, config: GenerateConfig, tokenizer: Tokenizer):
         self.config, self.tokenizer = config, tokenizer
-        self.ends = self._documents(config.train).ends if config.ends is None else config.ends
+        self.ends = (
+            read_documents_of(config, config.train).ends if config.ends is None else config.ends
+        )
         self.begins = self.ends if config.begins is None else config.begins
         # Where one token is both, it is what stands between two texts, and can be predicted.
         self.silent = tokenizer.bos if tokenizer.bos != tokenizer.eos else -1
@@ -96,7 +98,7 @@ class Generate:
     def prepare(cls, config: GenerateConfig, folder: Path) -> "Generate":
         """Train or take over the tokenizer, and write it into the run."""
         if config.tokenizer in TOKENIZERS:
-            reading = _documents(config, config.train)
+            reading = read_documents_of(config, config.train)
             tokenizer = train_on_texts(
                 (passage.text for passage in reading), config.tokenizer, config.vocab_size,
                 lowercase=config.lowercase,
@@ -135,21 +137,10 @@ class Generate:
             raise InputError("stride is of contexts that are not carried: set task.carry=false")
         return dataclasses.replace(config, context=context, carry=carry), settings
 
-    @staticmethod
-    def resumed(mine: GenerateConfig, theirs: GenerateConfig) -> GenerateConfig:
-        """What the tokenizer decided at the first start holds on, if it was made elsewhere."""
-        if mine.tokenizer in TOKENIZERS or mine.tokenizer != theirs.tokenizer:
-            return mine
-        size, lowercase = theirs.vocab_size, theirs.lowercase
-        return dataclasses.replace(mine, vocab_size=size, lowercase=lowercase)
-
-    def _documents(self, files: Sequence[str]) -> Documents:
-        return _documents(self.config, files)
+    resumed = staticmethod(as_begun)
 
     def fingerprints(self) -> dict[str, str]:
-        """A mark of each data set, so that a change is seen."""
-        sets = {"train": self.config.train, "dev": self.config.dev}
-        return {name: self._documents(f).fingerprint() for name, f in sets.items() if f}
+        return fingerprints(read_documents_of, self.config)
 
     # --- learning ---
 
@@ -163,7 +154,7 @@ class Generate:
 
     def store(self, folder: Path, warn: Warn) -> TokenStream:
         """The training texts as one stream of token ids on disk."""
-        documents = self._documents(self.config.train)
+        documents = read_documents_of(self.config, self.config.train)
         stream = build_stream(folder, documents, self.tokenizer, documents.fingerprint())
         if summary := documents.report.summary():  # nothing when the stream was there already
             warn(f"{' '.join(self.config.train)}: {summary}")
@@ -199,7 +190,7 @@ class Generate:
 
     def examples(self, files: Sequence[str], warn: Warn) -> Plain:
         """The passages of a text, and whether the ends of its texts count."""
-        documents = self._documents(files)
+        documents = read_documents_of(self.config, files)
         passages = [[each.text, each.first, each.last] for each in documents]
         if summary := documents.report.summary():
             warn(f"{' '.join(files)}: {summary}")
@@ -400,11 +391,3 @@ class Generate:
 
 def _passages(examples: Plain) -> list[Passage]:
     return [Passage(*each) for each in examples["passages"]]
-
-
-def _documents(config: GenerateConfig, files: Sequence[str]) -> Documents:
-    columns = config.columns
-    sets = [*config.train, *(config.dev or ())]
-    if not any(map(table_reader, files)) and any(map(table_reader, sets)):
-        columns = None  # they are of the run's tables
-    return Documents(files, columns, on_bad_utf8=config.on_bad_utf8)

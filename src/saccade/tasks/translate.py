@@ -14,7 +14,6 @@ from torch import nn
 from saccade.blocks.recording import Seen, record_attention
 from saccade.blocks.sequences import Padded
 from saccade.data.batches import Order, PairBatch, collate, plan_eval
-from saccade.data.readers import ParallelText, tabular
 from saccade.data.store import PairStore, build_store, open_store
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
@@ -27,11 +26,13 @@ from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch, attention_map, watched_layers
+from saccade.tasks.files import fingerprints, read_pairs_of
 from saccade.tasks.metrics import sentence_scores, translation_metrics
 from saccade.tasks.objectives import translate_objective
 from saccade.tasks.outputs import forced_prefix, unsaid
 from saccade.tasks.task import Evaluation, Objective, Plain, Prediction, Warn
 from saccade.tasks.vocabularies import (
+    as_begun,
     taken_over,
     tokenizer_files,
     train_tokenizers,
@@ -81,7 +82,7 @@ class Translate:
     @classmethod
     def prepare(cls, config: TranslateConfig, folder: Path) -> "Translate":
         """Train or take over the tokenizers, and write them into the run."""
-        text = cls._text(config, config.train)
+        text = read_pairs_of(config, config.train)
         if config.tokenizer in TOKENIZERS:
             tokenizers = train_tokenizers(
                 text, config.tokenizer, config.vocab_size,
@@ -113,29 +114,10 @@ class Translate:
             config = dataclasses.replace(config, max_length=fitting)
         return config, settings
 
-    @staticmethod
-    def resumed(mine: TranslateConfig, theirs: TranslateConfig) -> TranslateConfig:
-        """What the tokenizer decided at the first start holds on, if it was made elsewhere."""
-        if mine.tokenizer in TOKENIZERS or mine.tokenizer != theirs.tokenizer:
-            return mine
-        joint, size, lowercase = theirs.joint, theirs.vocab_size, theirs.lowercase
-        return dataclasses.replace(mine, joint=joint, vocab_size=size, lowercase=lowercase)
-
-    @staticmethod
-    def _text(config: TranslateConfig, files: Sequence[str]) -> ParallelText:
-        columns = None if config.columns is None else (config.columns[0], config.columns[1])
-        if not tabular(files) and any(map(tabular, filter(None, [config.train, config.dev]))):
-            columns = None  # they are of the run's tables
-        return ParallelText(files, columns, on_bad_utf8=config.on_bad_utf8)
+    resumed = staticmethod(as_begun)
 
     def fingerprints(self) -> dict[str, str]:
-        """A mark of each data set, so that a change is seen."""
-        sets = {"train": self.config.train, "dev": self.config.dev}
-        return {
-            name: self._text(self.config, files).fingerprint()
-            for name, files in sets.items()
-            if files
-        }
+        return fingerprints(read_pairs_of, self.config)
 
     # --- learning ---
 
@@ -152,7 +134,7 @@ class Translate:
 
     def store(self, folder: Path, warn: Warn) -> PairStore:
         """The training pairs as token ids on disk, made now or taken from an earlier start."""
-        text = self._text(self.config, self.config.train)
+        text = read_pairs_of(self.config, self.config.train)
         store = build_store(
             folder, text, self.source, self.target, text.fingerprint(), self.config.max_length
         )
@@ -367,7 +349,7 @@ class Translate:
 
     def examples(self, files: Sequence[str], warn: Warn) -> Plain:
         """The sources and references of an evaluation set."""
-        text = self._text(self.config, files)
+        text = read_pairs_of(self.config, files)
         pairs = list(text)
         if summary := text.report.summary():
             warn(f"{' '.join(files)}: {summary}")

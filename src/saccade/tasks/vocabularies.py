@@ -1,5 +1,6 @@
 """The tokenizers of a task: one for all texts, for both sides, or one each; trained, or found."""
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -9,6 +10,7 @@ from saccade.data.readers import ParallelText
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer, train_tokenizer
 from saccade.errors import InputError
 
+VOCABULARY = ("joint", "lowercase", "vocab_size")  # of a task: what a tokenizer is made with
 SENTENCES = 100_000  # pairs or texts a tokenizer learns from: more change little but the time
 
 T = TypeVar("T")
@@ -56,6 +58,14 @@ def _sides(rows: Iterable[tuple[str, ...]], kind: str, width: int) -> list[list[
     return sides
 
 
+def as_begun(mine: Any, theirs: Any) -> Any:
+    """My config for a run begun with theirs: what a tokenizer made elsewhere said holds on."""
+    if mine.tokenizer in TOKENIZERS or mine.tokenizer != theirs.tokenizer:
+        return mine
+    said = {name: getattr(theirs, name) for name in VOCABULARY if hasattr(theirs, name)}
+    return dataclasses.replace(mine, **said)
+
+
 def unknown_told(unknown: int, tokens: int) -> str:
     """What to warn of when tokens of a training text are unknown; nothing when none is."""
     if not unknown:
@@ -80,7 +90,9 @@ def spread(items: Iterable[T], most: int) -> list[T]:
     return kept
 
 
-def taken_over(name: str, *, lowercase: bool) -> tuple[tuple[Tokenizer, Tokenizer], dict[str, Any]]:
+def taken_over(
+    name: str, *, lowercase: bool = False
+) -> tuple[tuple[Tokenizer, Tokenizer], dict[str, Any]]:
     """Tokenizers made elsewhere, and what a task's settings say of them, whatever they said."""
     found = find_tokenizers(name)
     lowercases = all(each.lowercase for each in found)

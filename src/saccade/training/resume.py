@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from saccade.errors import InputError
+from saccade.tasks.vocabularies import VOCABULARY
 from saccade.training.checkpoint import Checkpoint
 from saccade.training.counting import counts
 from saccade.training.decide import decided, refuse_contradictions
@@ -15,7 +16,6 @@ from saccade.training.settings import MAY_CHANGE, SECTIONS, Settings
 from saccade.training.standing import Standing
 from saccade.training.trainer import Events, Trainer
 
-VOCABULARY = {"vocab_size", "joint", "lowercase"}  # of a task: what its tokenizer was made with
 # Nothing that was learned can be continued with another of these, accepted or not.
 FIXED = {"task.name", "model.name", "task.tokenizer"} | {f"task.{name}" for name in VOCABULARY}
 

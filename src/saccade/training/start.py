@@ -13,6 +13,7 @@ from torch import nn
 
 from saccade.config import merge
 from saccade.errors import InputError
+from saccade.tasks.vocabularies import VOCABULARY, taken_over
 from saccade.training import checkpoint
 from saccade.training.checkpoint import load_tensors
 from saccade.training.counting import assemble_counting, counts
@@ -20,7 +21,6 @@ from saccade.training.crew import assemble, refuse_batch_statistics
 from saccade.training.decide import decided, refuse_contradictions
 from saccade.training.loop import Command, Weights, call
 from saccade.training.resume import (
-    VOCABULARY,
     Resumed,
     check_data,
     check_environment,
@@ -192,8 +192,11 @@ def _like(settings: Settings, config: Mapping[str, Any], like: Run, start: Start
     usual = settings.task.__dataclass_fields__["tokenizer"].default
     if not resumes and kind not in (usual, tokenizer):
         asked["task.tokenizer"] = (kind, theirs.task.tokenizer)
-    for name in VOCABULARY & config.get("task", {}).keys():
-        asked[f"task.{name}"] = (getattr(settings.task, name), getattr(theirs.task, name))
+    then = {name: getattr(theirs.task, name) for name in VOCABULARY if hasattr(theirs.task, name)}
+    made = {**then, **taken_over(str(where))[1]}  # what they asked for, and what they got
+    for name in config.get("task", {}).keys() & made.keys():
+        mine = getattr(settings.task, name)
+        asked[f"task.{name}"] = (mine, made[name] if mine == made[name] else then[name])
     for name, (mine, kept) in asked.items():
         if mine != kept:
             raise InputError(
@@ -203,8 +206,7 @@ def _like(settings: Settings, config: Mapping[str, Any], like: Run, start: Start
     model = {**theirs.model, **free}
     fitted = merge(config, {"model": {**model, "preset": theirs.preset}})  # the task to this shape
     task = resolve(fitted, allow_code=start.allow_code).task
-    made_with = {name: getattr(theirs.task, name) for name in VOCABULARY if hasattr(task, name)}
-    task = dataclasses.replace(task, tokenizer=tokenizer, **made_with)
+    task = dataclasses.replace(task, tokenizer=tokenizer, **made)
     return dataclasses.replace(settings, model=model, preset=theirs.preset, task=task)
 
 
