@@ -92,6 +92,14 @@ class Documents:
         return hashlib.sha256(text.encode()).hexdigest()
 
 
+def columns_of(
+    files: Sequence[str], columns: tuple[str, ...] | None, others: Sequence[str]
+) -> tuple[str, ...] | None:
+    """Those to read of the files: where others of the run are tables, plain ones have none."""
+    plain = not any(map(table_reader, files))
+    return None if plain and any(map(table_reader, others)) else columns
+
+
 def passages(lines: Iterable[str]) -> Iterator[str]:
     """Lines put together up to some size, cut before a line or a word, never inside a blank."""
     held: list[str] = []

@@ -13,9 +13,8 @@ from torch import nn
 from saccade.blocks.recording import record_attention
 from saccade.data.batches import plan_eval
 from saccade.data.contexts import Lanes, Rows, Shuffled, TokenBatch, collate_contexts
-from saccade.data.documents import Documents, Passage
+from saccade.data.documents import Documents, Passage, columns_of
 from saccade.data.streams import TokenStream, build_stream, open_stream
-from saccade.data.tables import table_reader
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
 from saccade.decoding.constraints import Banned, Constraint, ForcedPrefix, RepetitionPenalty
@@ -82,7 +81,9 @@ class Generate:
 
     def __init__(self, config: GenerateConfig, tokenizer: Tokenizer):
         self.config, self.tokenizer = config, tokenizer
-        self.ends = self._documents(config.train).ends if config.ends is None else config.ends
+        self.ends = (
+            self._documents(config, config.train).ends if config.ends is None else config.ends
+        )
         self.begins = self.ends if config.begins is None else config.begins
         # Where one token is both, it is what stands between two texts, and can be predicted.
         self.silent = tokenizer.bos if tokenizer.bos != tokenizer.eos else -1
@@ -93,7 +94,7 @@ class Generate:
     def prepare(cls, config: GenerateConfig, folder: Path) -> "Generate":
         """Train or take over the tokenizer, and write it into the run."""
         if config.tokenizer in TOKENIZERS:
-            reading = _documents(config, config.train)
+            reading = cls._documents(config, config.train)
             tokenizer = train_on_texts(
                 (passage.text for passage in reading), config.tokenizer, config.vocab_size,
                 lowercase=config.lowercase,
@@ -135,13 +136,16 @@ class Generate:
     def resumed(mine: GenerateConfig, theirs: GenerateConfig) -> GenerateConfig:  # noqa: ARG004
         return mine
 
-    def _documents(self, files: Sequence[str]) -> Documents:
-        return _documents(self.config, files)
+    @staticmethod
+    def _documents(config: GenerateConfig, files: Sequence[str]) -> Documents:
+        columns = columns_of(files, config.columns, [*config.train, *(config.dev or ())])
+        return Documents(files, columns, on_bad_utf8=config.on_bad_utf8)
 
     def fingerprints(self) -> dict[str, str]:
         """A mark of each data set, so that a change is seen."""
-        sets = {"train": self.config.train, "dev": self.config.dev}
-        return {name: self._documents(f).fingerprint() for name, f in sets.items() if f}
+        config = self.config
+        sets = {"train": config.train, "dev": config.dev}
+        return {name: self._documents(config, f).fingerprint() for name, f in sets.items() if f}
 
     # --- learning ---
 
@@ -155,7 +159,7 @@ class Generate:
 
     def store(self, folder: Path, warn: Warn) -> TokenStream:
         """The training texts as one stream of token ids on disk."""
-        documents = self._documents(self.config.train)
+        documents = self._documents(self.config, self.config.train)
         stream = build_stream(folder, documents, self.tokenizer, documents.fingerprint())
         if summary := documents.report.summary():  # nothing when the stream was there already
             warn(f"{' '.join(self.config.train)}: {summary}")
@@ -194,7 +198,7 @@ class Generate:
 
     def examples(self, files: Sequence[str], warn: Warn) -> Plain:
         """The passages of a text, and whether the ends of its texts count."""
-        documents = self._documents(files)
+        documents = self._documents(self.config, files)
         passages = [[each.text, each.first, each.last] for each in documents]
         if summary := documents.report.summary():
             warn(f"{' '.join(files)}: {summary}")
@@ -394,11 +398,3 @@ class Generate:
 
 def _passages(examples: Plain) -> list[Passage]:
     return [Passage(*each) for each in examples["passages"]]
-
-
-def _documents(config: GenerateConfig, files: Sequence[str]) -> Documents:
-    columns = config.columns
-    sets = [*config.train, *(config.dev or ())]
-    if not any(map(table_reader, files)) and any(map(table_reader, sets)):
-        columns = None  # they are of the run's tables
-    return Documents(files, columns, on_bad_utf8=config.on_bad_utf8)
