@@ -229,10 +229,19 @@ def test_long_texts_are_cut_and_named(saccade: Saccade, run_folder: Path) -> Non
     said = saccade("predict", run_folder, "--beam", "1", "--max-ratio", "0", stdin=text)
     assert said.code == 0
     assert said.out.count("\n") == 2
-    assert "line 2: too long, the model read 1,024 tokens of it" in said.err
+    assert "line 2: too long, the model read 1,023 tokens of it" in said.err
     streamed = saccade("predict", run_folder, "--stream", "--max-ratio", "0", stdin=text)
     assert (streamed.code, streamed.out) == (0, said.out)
     assert streamed.err == said.err
+
+
+def test_a_dash_is_standard_input(saccade: Saccade, run_folder: Path) -> None:
+    wanted = saccade("predict", run_folder, "--beam", "1", stdin=ODD)
+    for flags in (["--input", "-"], ["--input=-"]):
+        assert saccade("predict", run_folder, *flags, "--beam", "1", stdin=ODD) == wanted
+    assert saccade("predict", run_folder, "--input", "--json", stdin=ODD).code == 2
+    unread = saccade("eval", run_folder, "--data", "-")
+    assert "Unknown option" not in unread.err
 
 
 def test_output_replaces_files_alone(saccade: Saccade, run_folder: Path, tmp_path: Path) -> None:

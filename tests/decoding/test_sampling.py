@@ -82,6 +82,12 @@ def test_alone_as_in_any_batch(order, size, model):
         assert ours.token_log_probs == pytest.approx(own, abs=1e-10)  # the model's, unfiltered
 
 
+@pytest.mark.parametrize("value", [1e-9, 1e-37, 1e-40, 1e-50])
+def test_a_tiny_temperature_is_greedy_in_float32_too(value):
+    logits = torch.tensor([[-1.0, -0.5, float("-inf")]]).log_softmax(-1)
+    assert Draw(seed=1, examples=[0], filters=[temperature(value)])(logits, [0], 0).tolist() == [1]
+
+
 @pytest.mark.parametrize("value", [0.0, 1e-9, 1e-300])
 def test_no_temperature_is_greedy(value):
     decoder, inputs = TinyRNN(8), torch.randn(4, D, dtype=torch.float64)
@@ -147,7 +153,14 @@ def test_top_p_keeps_the_fewest_that_reach_p():
 
 
 @pytest.mark.parametrize(
-    "wrong", [lambda: temperature(-1.0), lambda: top_k(0), lambda: top_p(0.0), lambda: top_p(1.1)]
+    "wrong",
+    [
+        lambda: temperature(-1.0),
+        lambda: temperature(1e39),
+        lambda: top_k(0),
+        lambda: top_p(0.0),
+        lambda: top_p(1.1),
+    ],
 )
 def test_wrong_filters_are_refused(wrong):
     with pytest.raises(InputError, match="must be"):

@@ -229,6 +229,7 @@ def test_a_megabyte_is_cut_and_told(model: Model) -> None:
     assert not short.truncated
     limit = 4 * model.settings.task.max_length
     assert len(long.source_tokens) == limit
+    assert (long.read, short.read) == (limit - 1, 3)  # the end is none of the text
     fits, over = model.predict(["a" * (limit - 1), "a" * limit], options)
     assert (fits.truncated, over.truncated) == (False, True)
 

@@ -98,13 +98,25 @@ def must(*arguments: object) -> None:
         sys.exit(code)
 
 
+def _with_dashes(arguments: Sequence[str]) -> list[str]:
+    """`--input -` as `--input=-`: alone, a dash would be taken for a flag without a name."""
+    found: list[str] = []
+    for each in arguments:
+        if each == "-" and found and found[-1].startswith("--") and "=" not in found[-1]:
+            found[-1] += "=-"
+        else:
+            found.append(each)
+    return found
+
+
 def run(arguments: Sequence[str], started_at: float | None = None) -> int:
     """The exit code of a verb, begun now or then; what goes wrong is told in one message."""
     train.began_at.set(time.monotonic() if started_at is None else started_at)
     try:
         code = app(
-            list(arguments), exit_on_error=False, print_error=False, result_action="return_value"
-        )
+            _with_dashes(arguments), exit_on_error=False, print_error=False,
+            result_action="return_value",
+        )  # fmt: skip
     except CycloptsError as error:
         known = [verb for verb in arguments[:1] if verb in VERBS]
         note(f"error: {error}\ntry: {this_command(*known, '--help')}")

@@ -9,6 +9,8 @@ from saccade.decoding.sampling import temperature, top_k, top_p
 from saccade.decoding.search import SearchOptions
 from saccade.errors import InputError
 
+PENALTIES = (0.01, 100)  # beyond, a log-probability would overflow or vanish in float32
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DecodeOptions(SearchOptions):
@@ -24,11 +26,17 @@ class DecodeOptions(SearchOptions):
 
     def __post_init__(self) -> None:
         SearchOptions.__post_init__(self)
+        if isinstance(self.stop, str):
+            raise InputError(f"stop is {self.stop!r}, it must be a list, such as [{self.stop!r}]")
         object.__setattr__(self, "stop", tuple(self.stop))  # JSON has lists
         if not all(self.stop):
             raise InputError("an empty stop string would stop at once")
-        if not 0 < self.repetition_penalty < float("inf"):
-            raise InputError(f"repetition_penalty is {self.repetition_penalty}, not above 0")
+        lowest, highest = PENALTIES
+        if not lowest <= self.repetition_penalty <= highest:
+            raise InputError(
+                f"repetition_penalty is {self.repetition_penalty}, it must be from {lowest} to "
+                f"{highest}"
+            )
         for name in self.of_one_path:
             if self.beam > 1 and not self.sample:
                 raise InputError(f"{name} is of one path: take beam = 1, or draw")

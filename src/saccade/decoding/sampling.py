@@ -21,11 +21,14 @@ from saccade.randomness import key
 
 Filter: TypeAlias = Callable[[Tensor], Tensor]  # logits (N, V) to logits (N, V)
 
+HOTTEST = 100
+COLDEST = torch.finfo(torch.float32).tiny  # below, it would be 0 in the numbers that it divides
+
 
 def temperature(value: float) -> Filter:
     """Divide the logits: below 1 sharper, above 1 flatter, 0 the most probable token alone."""
-    if not 0 <= value < float("inf"):
-        raise InputError(f"temperature is {value}, it must be 0 or a positive number")
+    if not 0 <= value <= HOTTEST:
+        raise InputError(f"temperature is {value}, it must be from 0 to {HOTTEST}")
 
     def divided(logits: Float[Tensor, "N V"]) -> Float[Tensor, "N V"]:
         return (logits - logits.amax(-1, keepdim=True)) / value  # the best is 0: no overflow
@@ -34,7 +37,7 @@ def temperature(value: float) -> Filter:
         best = logits.argmax(-1, keepdim=True)
         return torch.full_like(logits, NEVER).scatter(1, best, logits.gather(1, best))
 
-    return divided if value else best_alone
+    return divided if value >= COLDEST else best_alone
 
 
 def top_k(k: int) -> Filter:

@@ -33,6 +33,13 @@ from saccade.errors import InputError
 
 __all__ = ["BeamNode", "BeamTree", "Hypothesis", "SearchOptions", "beam_search", "greedy_search"]
 
+LONGEST = 1_000_000  # tokens of an output
+LIMITS = {
+    "beam": (1, 1024), "choices": (1, LONGEST), "nbest": (1, 1024), "length_penalty": (0, 10),
+    "max_ratio": (0, LONGEST), "max_extra": (0, LONGEST), "length": (1, LONGEST),
+    "min_length": (0, LONGEST), "no_repeat_ngram": (0, LONGEST),
+}  # fmt: skip
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SearchOptions:
@@ -49,13 +56,10 @@ class SearchOptions:
     no_repeat_ngram: int = 0  # 0: may repeat
 
     def __post_init__(self) -> None:
-        least = {"beam": 1, "choices": 1, "nbest": 1, "length_penalty": 0}
-        least |= {"max_ratio": 0, "max_extra": 0, "min_length": 0, "no_repeat_ngram": 0}
-        least |= {"length": 1}
-        for name, lowest in least.items():
+        for name, (lowest, highest) in LIMITS.items():
             value = getattr(self, name)
-            if value is not None and not lowest <= value < float("inf"):
-                raise InputError(f"{name} is {value}, it must be at least {lowest}")
+            if value is not None and not lowest <= value <= highest:
+                raise InputError(f"{name} is {value}, it must be from {lowest} to {highest:,}")
         if self.nbest > self.beam:
             raise InputError(
                 f"nbest is {self.nbest}, but only {self.beam} paths are kept: raise beam to "
@@ -66,7 +70,7 @@ class SearchOptions:
         """The most tokens, eos counted, for a source of this length."""
         if self.length is not None:
             return self.length
-        return max(1, int(self.max_ratio * source_length) + self.max_extra)
+        return min(LONGEST, max(1, int(self.max_ratio * source_length) + self.max_extra))
 
     def constraints(self, eos: int, others: Sequence[Constraint] = ()) -> tuple[Constraint, ...]:
         """Those that the options ask for, then the others."""

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
-from saccade.decoding.options import DecodeOptions
+from saccade.decoding.options import PENALTIES, DecodeOptions
 
 TEXT_LIMIT = 20_000  # characters of one text
 TEXTS_LIMIT = 32  # texts of one request
@@ -45,7 +45,9 @@ class Decoding(Strict):
     top_k: Annotated[int, Field(ge=1)] | None = None
     top_p: Annotated[FiniteFloat, Field(gt=0, le=1)] | None = None
     seed: Annotated[int, Field(ge=0, lt=2**63)] | None = None
-    repetition_penalty: Annotated[FiniteFloat, Field(gt=0, le=100)] | None = None
+    repetition_penalty: Annotated[FiniteFloat, Field(ge=PENALTIES[0], le=PENALTIES[1])] | None = (
+        None
+    )
     stop: Annotated[list[Stop], Field(max_length=16)] | None = None
 
     def options(self, usual: DecodeOptions) -> DecodeOptions:

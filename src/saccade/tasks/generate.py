@@ -263,7 +263,7 @@ class Generate:
         """
         ids, cut = self.read(model, text)
         if cut:
-            on_cut(len(ids))
+            on_cut(len(ids))  # the begin is not among them
         with torch.inference_mode():
             state = model.start(1, [ids[:-1]])
         steps = walk.stream(
@@ -370,6 +370,7 @@ class Generate:
                     token_scores=each.token_log_probs,
                     truncated=cut,
                     ids=each.tokens,
+                    read=len(prompt) - (prompt[0] == self.tokenizer.bos),
                 )
             )
         return dataclasses.replace(nbest[0], alternatives=nbest[1:])

@@ -71,6 +71,7 @@ class Prediction:
     alternatives: list["Prediction"] = field(default_factory=list)  # the rest of the n-best
     truncated: bool = False  # the input was longer than the model can read
     ids: list[int] = field(default_factory=list)  # of the text, without its end
+    read: int = 0  # tokens of the input, without begin and end
 
     def __str__(self) -> str:
         return self.text

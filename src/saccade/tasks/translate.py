@@ -264,7 +264,7 @@ class Translate:
             return
         ids, truncated = self.read(model, text)
         if truncated:
-            on_cut(len(ids))
+            on_cut(len(ids) - 1)
         with torch.no_grad():
             state, (limit,) = self._start(model, [ids], options)
         draw = Draw(seed=options.seed, examples=[number], filters=options.filters())
@@ -326,6 +326,7 @@ class Translate:
                     attention=None if look is None else look(each.path, tokens),
                     truncated=truncated,
                     ids=each.tokens,
+                    read=len(ids) - 1,
                 )
             )
         return dataclasses.replace(nbest[0], alternatives=nbest[1:])

@@ -88,7 +88,7 @@ def _plain(prediction: Prediction) -> Answer:
         "tokens": prediction.tokens,
         "token_scores": prediction.token_scores,
         "truncated": prediction.truncated,
-        "read": len(prediction.source_tokens),
+        "read": prediction.read,
     }
 
 

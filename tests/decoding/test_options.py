@@ -1,0 +1,30 @@
+"""Options: what would overflow, run for ever or mean something else is refused."""
+
+import pytest
+
+from saccade.decoding.options import PENALTIES, DecodeOptions
+from saccade.decoding.search import LIMITS, LONGEST
+from saccade.errors import InputError
+
+RANGES = [*LIMITS.items(), ("repetition_penalty", PENALTIES)]
+
+
+@pytest.mark.parametrize(("name", "limits"), RANGES, ids=str)
+def test_numbers_have_limits(name, limits):
+    lowest, highest = limits
+    others = {"beam": 1024} if name == "nbest" else {"beam": 1}
+    for value in limits:
+        DecodeOptions(**others | {name: value})
+    for value in (lowest - 1, highest * 2):
+        with pytest.raises(InputError, match=f"{name} is .*, it must be from"):
+            DecodeOptions(**others | {name: value})
+
+
+def test_no_output_is_longer_than_the_longest():
+    assert DecodeOptions(max_ratio=LONGEST).max_length(1 << 16) == LONGEST
+    assert DecodeOptions(max_ratio=0.0, max_extra=0).max_length(5) == 1
+
+
+def test_one_stop_string_is_no_list_of_letters():
+    with pytest.raises(InputError, match=r"such as \['dog'\]"):
+        DecodeOptions(beam=1, stop="dog")
