@@ -7,6 +7,7 @@ and every kind cuts at `<` and `>`, so that no piece of text can be spelt like t
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -282,8 +283,19 @@ def train_tokenizer(
     if lowercase:
         inner.normalizer = normalizers.Lowercase()
     with guarded("learn from"):
-        inner.train_from_iterator(made.texts(_some(texts)), made.trainer(vocab_size))
+        learned = made.texts(_some(texts))
+        if made.alphabet:
+            learned = iter([_alphabet(learned, vocab_size - len(SPECIALS), lowercase)])
+        inner.train_from_iterator(learned, made.trainer(vocab_size))
     return Tokenizer(_settled(inner))
+
+
+def _alphabet(texts: Iterable[str], most: int, lowercase: bool) -> str:
+    """The most frequent characters, of equal ones the first: the library takes some of those."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(normalizers.Lowercase().normalize_str(text) if lowercase else text)
+    return "".join(sorted(counts, key=lambda letter: (-counts[letter], letter))[:most])
 
 
 def _settled(inner: hf.Tokenizer) -> hf.Tokenizer:

@@ -25,7 +25,7 @@ def read_documents_of(config: Any, files: Sequence[str]) -> Documents:
     return Documents(files, columns, on_bad_utf8=config.on_bad_utf8)
 
 
-def _columns(config: Any, has_columns: bool, tables: Callable[[], bool]) -> Sequence[str] | None:
+def _columns(config: Any, has_columns: bool, tables: Callable[[], bool]) -> Any:
     """Those of the config; none for plain files if they are meant for the run's tables."""
     return config.columns if has_columns or not tables() else None
 
