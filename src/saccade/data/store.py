@@ -75,6 +75,11 @@ class PairStore:
         """Tokens of each source and each target, without begin and end."""
         return self.source.lengths, self.target.lengths
 
+    @property
+    def tokens(self) -> int:
+        """Of both sides together."""
+        return len(self.source.tokens) + len(self.target.tokens)
+
     def pair(self, i: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """The ids of one example, without begin and end."""
         if not 0 <= i < len(self):

@@ -33,7 +33,7 @@ from saccade.tasks.outputs import forced_prefix, unsaid
 from saccade.tasks.perplexity import Reading
 from saccade.tasks.rereading import looks, reread
 from saccade.tasks.task import Evaluation, Plain, Prediction, Warn
-from saccade.tasks.vocabularies import taken_over, train_on_texts, unknown_told
+from saccade.tasks.vocabularies import held, taken_over, train_on_texts, unknown_told
 
 ROWS = 64  # prompts continued together
 CONTEXT = 128  # tokens, where neither the task nor the model says
@@ -136,11 +136,7 @@ class Generate:
 
     @staticmethod
     def resumed(mine: GenerateConfig, theirs: GenerateConfig) -> GenerateConfig:
-        """What the tokenizer decided at the first start holds on, if it was made elsewhere."""
-        if mine.tokenizer in TOKENIZERS or mine.tokenizer != theirs.tokenizer:
-            return mine
-        size, lowercase = theirs.vocab_size, theirs.lowercase
-        return dataclasses.replace(mine, vocab_size=size, lowercase=lowercase)
+        return held(mine, theirs)
 
     def _documents(self, files: Sequence[str]) -> Documents:
         config = self.config

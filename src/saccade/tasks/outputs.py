@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from saccade.data.tokenizers import Tokenizer
 from saccade.decoding.constraints import ForcedPrefix
+from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError
 
 
@@ -22,3 +23,9 @@ def forced_prefix(tokenizer: Tokenizer, prefixes: Sequence[str]) -> ForcedPrefix
                 f"the prefix {prefix!r} holds what the vocabulary does not: leave that out"
             )
     return ForcedPrefix(rows)
+
+
+def refuse_of_generate(options: DecodeOptions) -> None:
+    """What continues a prompt, asked of a translation."""
+    if options.stop or options.repetition_penalty != 1:
+        raise InputError("stop and repetition_penalty are of generate, not of translate")

@@ -27,16 +27,11 @@ from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch, attention_map, watched_layers
+from saccade.tasks import vocabularies
 from saccade.tasks.metrics import sentence_scores, translation_metrics
 from saccade.tasks.objectives import translate_objective
-from saccade.tasks.outputs import forced_prefix, unsaid
+from saccade.tasks.outputs import forced_prefix, refuse_of_generate, unsaid
 from saccade.tasks.task import Evaluation, Objective, Plain, Prediction, Warn
-from saccade.tasks.vocabularies import (
-    taken_over,
-    tokenizer_files,
-    train_tokenizers,
-    unknown_told,
-)
 
 ROWS = 64  # sentences decoded together
 QUICK = DecodeOptions(beam=1, max_ratio=1.5, max_extra=5)  # untrained, a model never ends
@@ -83,22 +78,24 @@ class Translate:
         """Train or take over the tokenizers, and write them into the run."""
         text = cls._text(config, config.train)
         if config.tokenizer in TOKENIZERS:
-            tokenizers = train_tokenizers(
+            tokenizers = vocabularies.train_tokenizers(
                 text, config.tokenizer, config.vocab_size,
                 joint=config.joint, lowercase=config.lowercase,
             )  # fmt: skip
         else:
-            tokenizers, said = taken_over(config.tokenizer, lowercase=config.lowercase)
+            tokenizers, said = vocabularies.taken_over(config.tokenizer, lowercase=config.lowercase)
             config = dataclasses.replace(config, **said)
         joint = tokenizers[0] is tokenizers[1]
         task = cls(dataclasses.replace(config, joint=joint), *tokenizers)
-        for name, tokenizer in zip(tokenizer_files(joint), tokenizers, strict=False):
+        for name, tokenizer in zip(vocabularies.tokenizer_files(joint), tokenizers, strict=False):
             tokenizer.save(folder / name)
         return task
 
     @classmethod
     def load(cls, config: TranslateConfig, folder: Path) -> "Translate":
-        found = [Tokenizer.load(folder / name) for name in tokenizer_files(config.joint)]
+        found = [
+            Tokenizer.load(folder / name) for name in vocabularies.tokenizer_files(config.joint)
+        ]
         return cls(config, found[0], found[-1])
 
     @staticmethod
@@ -115,11 +112,7 @@ class Translate:
 
     @staticmethod
     def resumed(mine: TranslateConfig, theirs: TranslateConfig) -> TranslateConfig:
-        """What the tokenizer decided at the first start holds on, if it was made elsewhere."""
-        if mine.tokenizer in TOKENIZERS or mine.tokenizer != theirs.tokenizer:
-            return mine
-        joint, size, lowercase = theirs.joint, theirs.vocab_size, theirs.lowercase
-        return dataclasses.replace(mine, joint=joint, vocab_size=size, lowercase=lowercase)
+        return vocabularies.held(mine, theirs)
 
     @staticmethod
     def _text(config: TranslateConfig, files: Sequence[str]) -> ParallelText:
@@ -159,8 +152,7 @@ class Translate:
         if summary := store.report.summary():
             limit = f"task.max_length is {self.config.max_length} tokens"
             warn(f"{' '.join(self.config.train)}: {summary} ({limit})")
-        tokens = sum(int(lengths.sum()) for lengths in store.lengths)
-        if told := unknown_told(store.report.unknown, tokens):
+        if told := vocabularies.unknown_told(store.report.unknown, store.tokens):
             warn(told)
         return store
 
@@ -210,7 +202,7 @@ class Translate:
         `numbers` are what draws are keyed by, the places of the texts in the list when absent;
         `tree` is filled with what a search considered.
         """
-        _refuse_of_generate(options)
+        refuse_of_generate(options)
         numbers = range(len(texts)) if numbers is None else numbers
         prepared = [self.read(model, text) for text in texts]
         lengths = np.array([len(ids) for ids, _ in prepared], np.int64)
@@ -275,7 +267,7 @@ class Translate:
 
         `on_cut` is called when the text is too long, with how many tokens of it are read.
         """
-        _refuse_of_generate(options)
+        refuse_of_generate(options)
         if not text.strip():
             return
         ids, truncated = self.read(model, text)
@@ -404,8 +396,3 @@ class Translate:
         cut = sum(each["cut"] for each in measures)
         told = f"{cut:,} of {len(sources):,} sources are too long; their ends were cut off"
         return Evaluation(metrics, rows, {"examples": len(rows)}, warnings=[told] if cut else [])
-
-
-def _refuse_of_generate(options: DecodeOptions) -> None:
-    if options.stop or options.repetition_penalty != 1:
-        raise InputError("stop and repetition_penalty are of generate, not of translate")

@@ -1,5 +1,6 @@
 """The tokenizers of a task: one for all texts, for both sides, or one each; trained, or found."""
 
+import dataclasses
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -11,7 +12,10 @@ from saccade.errors import InputError
 
 SENTENCES = 100_000  # pairs or texts a tokenizer learns from: more change little but the time
 
+DECIDED = {"joint", "vocab_size", "lowercase"}  # settings that a tokenizer from elsewhere has
+
 T = TypeVar("T")
+C = TypeVar("C", bound=Any)  # the config of a task
 
 
 def tokenizer_files(joint: bool) -> list[str]:
@@ -48,12 +52,12 @@ def train_on_texts(
     return train_tokenizer(kind, found, vocab_size, lowercase)
 
 
-def unknown_told(unknown: int, tokens: int) -> str:
+def unknown_told(count: int, tokens: int) -> str:
     """What to warn of when tokens of a training text are unknown; nothing when none is."""
-    if not unknown:
+    if not count:
         return ""
     return (
-        f"{unknown:,} of {tokens:,} tokens are not in the vocabulary, and learned as one: raise "
+        f"{count:,} of {tokens:,} tokens are not in the vocabulary, and learned as one: raise "
         "task.vocab_size, or take a tokenizer that knows all, as bpe"
     )
 
@@ -83,6 +87,14 @@ def taken_over(name: str, *, lowercase: bool) -> tuple[tuple[Tokenizer, Tokenize
         )
     size = max(each.vocab_size for each in found)
     return found, {"vocab_size": size, "lowercase": lowercases}
+
+
+def held(mine: C, theirs: C) -> C:
+    """What a tokenizer from elsewhere decided at the first start holds on when it is resumed."""
+    if mine.tokenizer in TOKENIZERS or mine.tokenizer != theirs.tokenizer:
+        return mine
+    names = {field.name for field in dataclasses.fields(mine)} & DECIDED
+    return dataclasses.replace(mine, **{name: getattr(theirs, name) for name in names})
 
 
 def find_tokenizers(name: str) -> tuple[Tokenizer, Tokenizer]:
