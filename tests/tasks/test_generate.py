@@ -376,7 +376,7 @@ def test_characters_of_late_texts_are_known_and_unknown_ones_told(
     run, warnings = train(config, tmp_path / "all")
     assert load(run).evaluate(config["task"]["train"]).counts["unknown tokens"] == 0
     assert not warnings
-    # ß stands in more texts than the snowman: of three characters it is the third.
+    # Of those kept for learning, ß and the snowman are in one each: the first of them is known.
     _, warnings = train(override(config, ["task.vocab_size=7"]), tmp_path / "few")
     assert [each.partition(" are not")[0] for each in warnings] == ["1 of 17 tokens"]
 
