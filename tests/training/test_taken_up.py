@@ -154,8 +154,8 @@ def test_processes_are_those_of_the_run_unless_others_are_asked_for(
     tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[2] / "src"))
-    monkeypatch.setattr(start, "processes_that_pay", lambda *_: 2)  # here and now
-    monkeypatch.setattr(start, "cores", lambda: 2)
+    monkeypatch.setattr(decide, "processes_that_pay", lambda *_: 2)  # here and now
+    monkeypatch.setattr(decide, "cores", lambda: 2)
     monkeypatch.setattr(torch, "set_num_threads", lambda _: None)  # two wait for each other
     with pytest.raises(Killed):
         train(config, tmp_path / "run", update=die_at(5))
