@@ -25,6 +25,7 @@ from saccade.training import decide, trainer
 from saccade.training.checkpoint import load_tensors, steps
 from saccade.training.run import Run
 from saccade.training.settings import MAY_CHANGE
+from saccade.training.standing import Standing
 
 DEV = {"train": {"eval_every": 3, "save_every": 2}}
 
@@ -113,6 +114,11 @@ def test_a_budget_that_is_not_said_again_holds_on(tmp_path: Path, config: dict[s
     _, warnings = train(config, run.path, resume=True)
     assert "finished" in warnings[0]
     assert "minutes" not in run.config()["train"]
+
+
+@pytest.mark.parametrize(("old", "now"), [(None, []), (12.5, [12.5]), ([1.0, 2.0], [1.0, 2.0])])
+def test_the_best_of_an_older_checkpoint_is_understood(old: Any, now: list[float]) -> None:
+    assert Standing.of({"step": 3, "best": old}) == Standing(step=3, best=now)
 
 
 # --- with another config -----------------------------------------------------------------------
@@ -209,7 +215,9 @@ def test_what_was_learned_stays_with_its_tokenizer(
     run, _ = train(config, tmp_path / "run")
     before = everything(run.path)
     changed = override(config, [set_, "train.steps=9"])
-    with pytest.raises(InputError, match=rf"{set_.partition('=')[0]} was .*choose another --out"):
+    with pytest.raises(
+        InputError, match=rf"{set_.partition('=')[0]} was .*of no use then: choose another --out"
+    ):
         train(changed, run.path, resume=True, accept_changes=accept)
     assert everything(run.path) == before
 

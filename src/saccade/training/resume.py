@@ -33,7 +33,7 @@ class Resumed:
         """Whether that checkpoint ended the run, and no limit was raised or lifted since."""
         if self.found is None or not self.found.state["finished"]:
             return False
-        ended, budget = Standing(**self.found.state).budget, self.settings.train.budget
+        ended, budget = Standing.of(self.found.state).budget, self.settings.train.budget
         return all(budget.get(name, math.inf) <= value for name, value in ended.items())
 
     def restore(self, trainer: Trainer) -> None:
@@ -67,16 +67,16 @@ def taken_up(
     settings = decided(settings)
     refuse_contradictions(settings)
     changed = _changed(decided(theirs), settings)  # what was imported decided nothing
-    told = "; ".join(changed.values())
-    if changed and not accept:
-        raise InputError(
-            f"{run.path} was begun with another config: {told}. Undo the change, choose another "
-            "--out, or add --accept-changes"
-        )
     if fixed := changed.keys() & FIXED:
         raise InputError(
             f"{run.path}: {changed[min(fixed)]}; what it has learned is of no use then: choose "
             "another --out"
+        )
+    if changed and not accept:
+        told = "; ".join(changed.values())
+        raise InputError(
+            f"{run.path} was begun with another config: {told}. Undo the change, choose another "
+            "--out, or add --accept-changes"
         )
     return Resumed(settings, found, frozenset(changed))
 

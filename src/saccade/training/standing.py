@@ -2,7 +2,9 @@
 
 import itertools
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from saccade.tasks.task import Evaluation
 
@@ -27,6 +29,14 @@ class Standing:
     values: dict[str, float] = field(default_factory=dict)  # the merit of each of those on dev
     finished: bool = False
     budget: dict[str, float] = field(default_factory=dict)  # it finished with
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> "Standing":
+        """As a checkpoint has it; in older ones the best is a number, of the main metric."""
+        best = state["best"]
+        if not isinstance(best, list):
+            best = [] if best is None else [best]
+        return cls(**{**state, "best": best})
 
     def forget_scores(self) -> None:
         """What comes is scored on another dev set, and nothing of before compares with it."""

@@ -331,7 +331,7 @@ class Trainer:
         if weights.ema is not None:
             # Absent when it was asked for after the start, and that was accepted.
             weights.fill(weights.ema, found.tensors.get("ema", found.tensors["model"]))
-        self.standing, self.saved_step = Standing(**found.state), found.step
+        self.standing, self.saved_step = Standing.of(found.state), found.step
         self.before = self.standing.seconds
         self.standing.finished = False
         # Of a run that was lengthened since, some are ahead of it again.
