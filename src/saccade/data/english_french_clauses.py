@@ -86,6 +86,7 @@ FRAMES = {
         ANYTHING,
         WHOLE_PLACES,
     ),
+    "visit": Frame(ALL_TENSES, (*ASKED, "command"), ANYONE, ("noun",), ONLY_TIMES),
     "pronoun object": Frame(ALL_TENSES, ASKED, ANYONE, PLAIN, WHOLE_PLACES),
     "attitude": Frame(("present", "past"), ASKED, ANYONE, ANYTHING, PLAIN),
     "possession": Frame(("present", "past"), ASKED, ANYONE, ANYTHING, PLAIN),
@@ -365,9 +366,9 @@ def infinitive(
 
 
 INFINITIVES = {
-    "willing": VERBS["transitive"],
+    "willing": VERBS["transitive"] + VERBS["visit"],
     "willing activity": VERBS["activity"],
-    "modal": VERBS["transitive"],
+    "modal": VERBS["transitive"] + VERBS["visit"],
 }
 ASKED_WHAT = tuple(verb for verb in VERBS["transitive"] if "person" not in verb.objects)
 VERBS_OF_FRAME = VERBS | {

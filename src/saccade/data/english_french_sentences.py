@@ -199,11 +199,12 @@ class Fragment(NamedTuple):
         return NOUN_PHRASES[self.style](d, setting, self.style)
 
 
-FRAGMENT_KINDS = tuple(kind for kind in words.KINDS if kind != "institution") + ("institution",) * 3
+FRAGMENT_KINDS = tuple(kind for kind in words.KINDS if kind != "institution") + ("institution",) * 6
+FRAGMENT_STYLES = weighted({"adjective": 2, "two adjectives": 3, "of": 1, "name's": 1, "and": 1})
 
 
 def draw_fragment(d: Derivation) -> Fragment:
-    return Fragment(d.pick(("adjective", "two adjectives", "of", "name's", "and")))
+    return Fragment(d.pick(FRAGMENT_STYLES))
 
 
 Shape = Clauses | Because | Report | Fragment
@@ -213,7 +214,7 @@ FAMILIES: dict[str, Callable[[Derivation], Shape]] = {
     "report": draw_report,
     "fragment": draw_fragment,
 }
-FAMILY_NAMES = weighted({"clauses": 32, "because it": 6, "report": 3, "fragment": 1})
+FAMILY_NAMES = weighted({"clauses": 32, "because it": 6, "report": 3, "fragment": 3})
 
 
 def draw_shape(d: Derivation) -> Shape:

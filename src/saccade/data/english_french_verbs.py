@@ -51,7 +51,7 @@ class Group(NamedTuple):
 # english (past participle) | french | aspect | who does it | to what
 VERBS_BY_FRAME = {
     "transitive": """
-visit | visiter | event | person | building geography
+visit | visiter | event | person | building
 cross | traverser | event | person animal | way
 buy bought bought | acheter | event | person | document thing fruit food
 sell sold sold | vendre | event | person | thing fruit food building
@@ -71,6 +71,7 @@ sign | signer | event | person | pact
 help | aider | event | person | person
 invite | inviter | event | person | person
 """,
+    "visit": "visit | visiter | event | person | geography",
     "attitude": """
 love | aimer | state | person animal | person animal
 know knew known | connaître | state | person | person way building geography
