@@ -172,6 +172,7 @@ def pair_files(write, pairs, pack=lambda content: content):
     sheet.writeheader()
     sheet.writerows(rows)
     yield [write("a.csv.gz", pack(quoted.getvalue().encode()))], ("source", "target")
+    yield [write("b.csv.gz", pack(quoted.getvalue().encode()))], None  # its header is known
     yield [write("a.jsonl.gz", pack(lines.encode()))], None
     sink = io.BytesIO()
     parquet.write_table(pyarrow.Table.from_pylist(rows), sink)

@@ -57,7 +57,7 @@ class TrainFlags:
     tokenizer: str | None = None
     """bpe, unigram, words, characters, bytes; or a run or file to take it from."""
     columns: str | None = None
-    """The columns to use, such as source,target."""
+    """The columns to use, such as source,target; a header with the usual names needs no telling."""
     processes: int | None = None
     """Processes that share each batch."""
     device: str | None = None

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -81,10 +82,12 @@ def _placed(table: Table, rows: Iterator[Row], separated: str) -> Iterator[Cells
     """The columns that are meant, by the header where there is one, else by their places."""
     path, width = table.path, len(table.usual)
     places = list(range(width))
-    if table.columns is not None:
-        header = next(rows, (1, None))[1] or []
-        places, width = [_column(path, name, header) for name in table.columns], len(header)
-    for number, cells in rows:
+    first = list(islice(rows, 1))
+    header = (first[0][1] if first else None) or []
+    if table.columns is not None or set(table.usual) <= set(header):
+        places, width = [_column(path, name, header) for name in table.names], len(header)
+        first = []
+    for number, cells in chain(first, rows):
         if cells is None:
             yield table.nothing
         elif len(cells) == width:
