@@ -7,7 +7,7 @@ SACCADE_DATA ?= $(abspath $(wildcard ../shared/data))
 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
-PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=8 --durations-min=8
 NEEDS := pyproject.toml constraints.txt
 
 ifneq ($(strip $(SACCADE_DATA)),)

@@ -14,6 +14,8 @@ from saccade.training.start import Start, train_run
 from saccade.training.trainer import Events
 
 Pair = tuple[str, str]
+Weights = dict[str, torch.Tensor]
+Learn = Callable[..., Run]  # settings to the run they give, see tests/training/conftest.py
 
 
 def pairs(count: int = 40, seed: int = 1) -> list[Pair]:
@@ -96,3 +98,17 @@ def everything(folder: Path) -> dict[str, bytes]:
 
 def weights_at(run: Run, step: int, file: str = "model") -> dict[str, torch.Tensor]:
     return load_tensors(run.checkpoints / f"step-{step:08d}" / f"{file}.safetensors")
+
+
+def close(one: Weights, other: Weights, atol: float = 0.0) -> bool:
+    """The same tensors under the same names, within a tolerance."""
+    assert one.keys() == other.keys()
+    return all(torch.allclose(one[name], other[name], rtol=0, atol=atol) for name in one)
+
+
+def mean(*those: Weights) -> Weights:
+    """Of each tensor by itself."""
+    return {
+        name: torch.stack([each[name].double() for each in those]).mean(0).float()
+        for name in those[0]
+    }

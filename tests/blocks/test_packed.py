@@ -1,8 +1,11 @@
+import copy
+
+import pytest
 import torch
 from torch import nn
 
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
-from saccade.blocks.packed import LEAST, PackedOutput, pack
+from saccade.blocks.packed import FEW, LEAST, PackedOutput, keep_by_columns, pack
 
 
 def model(vocab_size: int = LEAST // 16) -> nn.Module:
@@ -18,7 +21,7 @@ def test_packed_is_the_same_map() -> None:
     twin, packed = model(), pack(model())
     assert isinstance(packed.output, PackedOutput)
     assert isinstance(packed.inner[1], PackedOutput)
-    for shape in ((1, 16), (64, 16), (3, 5, 16), (0, 16)):
+    for shape in ((1, 16), (FEW, 16), (FEW + 1, 16), (64, 16), (3, 5, 16), (0, 16)):
         x = torch.randn(*shape)
         for mode in (torch.no_grad(), torch.inference_mode()):
             with mode:
@@ -41,3 +44,23 @@ def test_what_cannot_be_packed_stays() -> None:
 
 def test_weights_are_saved_as_before() -> None:
     assert pack(model()).state_dict().keys() == model().state_dict().keys()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_kept_by_columns_it_is_the_same_map(bias: bool) -> None:
+    turned = nn.Linear(8, 24, bias=bias)
+    twin = copy.deepcopy(turned)
+    keep_by_columns(turned)
+    assert turned.weight.mT.is_contiguous()
+    torch.testing.assert_close(turned.weight, twin.weight, rtol=0, atol=0)
+    for shape in ((1, 8), (5, 8), (64, 8), (3, 5, 8), (0, 8)):
+        x = torch.randn(*shape)
+        torch.testing.assert_close(turned(x), twin(x))
+    turned(torch.randn(2, 8)).sum().backward()
+    assert turned.weight.grad is not None
+
+
+def test_what_turned_would_lose_stays() -> None:
+    for linear in (nn.Linear(24, 8), nn.Linear(8, 24).double()):
+        keep_by_columns(linear)
+        assert linear.weight.is_contiguous()

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_runs import tiny, tiny_text, train, write_corpus, write_text
+from tiny_runs import tiny, tiny_text, train, write_text
 
 from saccade.blocks.recording import record_attention
 from saccade.blocks.sequences import Padded
@@ -24,11 +24,6 @@ OPTIONS = {
     "sampling": DecodeOptions(sample=True, temperature=2.0, min_length=3),
 }
 TEXTS = ["a b c d e", "", "h g", "a\x00b <c>"]
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture(scope="module")

@@ -17,11 +17,6 @@ from saccade.training.run import Run
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-@pytest.fixture(scope="module")
 def parent(files: list[str], tmp_path_factory: pytest.TempPathFactory) -> Run:
     config = tiny(files, {"model": {"dropout": 0.0}})
     return train(config, tmp_path_factory.mktemp("runs") / "parent")[0]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_runs import everything, tiny, train, write_corpus
+from tiny_runs import everything, tiny, train
 
 import saccade
 from saccade.config import override, read_toml
@@ -17,11 +17,6 @@ from saccade.training.checkpoint import load_tensors, save_tensors
 from saccade.training.model import load
 from saccade.training.run import Run
 from saccade.training.settings import FORMAT, resolve
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture(scope="module")

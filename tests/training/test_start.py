@@ -19,19 +19,6 @@ from saccade.training.checkpoint import load_tensors, steps
 from saccade.training.run import MARK, Run
 from saccade.training.start import Start, mean_and_spread, train_run, train_seeds
 
-DEV = {"train": {"eval_every": 3, "save_every": 2}}
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-@pytest.fixture
-def config(files: list[str]) -> dict[str, Any]:
-    return tiny(files, {"task": {"dev": files}}, DEV)
-
-
 # --- the folder --------------------------------------------------------------------------------
 
 

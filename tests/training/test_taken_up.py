@@ -30,16 +30,6 @@ from saccade.training.standing import Standing
 DEV = {"train": {"eval_every": 3, "save_every": 2}}
 
 
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-@pytest.fixture
-def config(files: list[str]) -> dict[str, Any]:
-    return tiny(files, {"task": {"dev": files}}, DEV)
-
-
 # --- longer, or with fewer limits --------------------------------------------------------------
 
 
