@@ -10,7 +10,7 @@ from torch import Tensor
 from saccade.blocks.scores import SCORES, Dot
 from saccade.blocks.sequences import Padded
 from saccade.errors import InputError
-from saccade.inspection import contracts
+from saccade.inspection import contracts, score_contract
 from saccade.inspection.contracts import Check, checks_for
 from saccade.models import MODELS
 from saccade.models.gpt import GPT
@@ -70,12 +70,12 @@ class BadGradient(Dot):
 @pytest.mark.parametrize(
     ("cls", "check"),
     [
-        (MixesPositions, contracts.prepares_each_position_alone),
-        (OneLogit, contracts.scores_every_pair),
-        (MixesTheBatch, contracts.scores_every_pair),
-        (NotANumber, contracts.gives_a_distribution),
-        (CountsPlaces, contracts.ignores_the_order_of_keys),
-        (BadGradient, contracts.has_finite_gradients),
+        (MixesPositions, score_contract.prepares_each_position_alone),
+        (OneLogit, score_contract.scores_every_pair),
+        (MixesTheBatch, score_contract.scores_every_pair),
+        (NotANumber, score_contract.gives_a_distribution),
+        (CountsPlaces, score_contract.ignores_the_order_of_keys),
+        (BadGradient, score_contract.has_finite_gradients),
     ],
 )
 def test_a_broken_score_is_seen(cls: Any, check: Check) -> None:
@@ -84,7 +84,25 @@ def test_a_broken_score_is_seen(cls: Any, check: Check) -> None:
 
 
 def test_a_score_may_depend_on_position_if_it_says_so() -> None:
-    contracts.ignores_the_order_of_keys(CountsPlacesAndSaysSo)
+    score_contract.ignores_the_order_of_keys(CountsPlacesAndSaysSo)
+
+
+class Unlimited(Transformer):
+    @property
+    def limit(self) -> Any:
+        raise AttributeError("limit")
+
+
+class Sightless(GPT):
+    @property
+    def sight(self) -> Any:
+        raise AttributeError("sight")
+
+
+@pytest.mark.parametrize(("cls", "name"), [(Unlimited, "limit"), (Sightless, "sight")])
+def test_a_member_that_is_missing_is_named(cls: Any, name: str) -> None:
+    with pytest.raises(AssertionError, match=f"it lacks {name} "):
+        contracts.has_members(cls)
 
 
 class SeesTheFuture(Transformer):

@@ -1,0 +1,91 @@
+"""What a model promises: all that tasks and commands ask of it. `saccade check` looks for it first.
+
+How it must behave (no future, no padding, step by step as at once) is tested by
+`inspection/contracts.py`. A model that learns by counting, `counts = True`, has `fit(texts)` and
+neither `output_weight` nor `alignment_layers`.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from saccade.blocks.sequences import Padded
+from saccade.blocks.state import State
+
+
+class Architecture(Protocol):
+    """The class itself, as `--model` finds it in `MODELS` or in a user's file."""
+
+    Config: type  # a frozen dataclass; fields that end in vocab_size come from the data
+    PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]]  # by name: tables `model` and `train`
+    default_preset: str
+    paper: str  # or in a line what it is
+    tasks: tuple[str, ...]
+
+
+class TranslationModel(Protocol):
+    """Of the task translate, made by `cls(config, joint=...)`: do both sides share embeddings?"""
+
+    limit: int | None  # the longest sequence it can read
+    alignment_layers: Sequence[str]  # the attentions from target to source, by module name
+    output_weight: Float[Tensor, "V D"]  # of the last hidden vectors to logits
+
+    def forward(self, source: Padded, target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        """Hidden vectors, each having read its target token, those before it, and the source."""
+        ...
+
+    def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
+        """Of the next token."""
+        ...
+
+    def start(self, source: Padded, prefix: Sequence[Sequence[int]] | None = None) -> State:
+        """What is known before the first step: the source, and a prefix that was read."""
+        ...
+
+    def step(self, token: Int[Tensor, " N"], state: State) -> tuple[Float[Tensor, "N V"], State]:
+        """Read a token more in each row: the logits of the next, and the state that follows."""
+        ...
+
+
+class LanguageModel(Protocol):
+    """Of the task generate, made by `cls(config)`."""
+
+    limit: int | None  # the longest text it can read
+    sight: int | None  # the most tokens that, read at once, equal decoding token by token
+    alignment_layers: Sequence[str]  # empty: there is no source
+    output_weight: Float[Tensor, "V D"]
+
+    def forward(
+        self, tokens: Int[Tensor, "B T"], carry: Any = None
+    ) -> tuple[Float[Tensor, "B T D"], Any]:
+        """Hidden vectors, and what the next segment of the same texts is given; None: nothing."""
+        ...
+
+    def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
+        """Of the next token."""
+        ...
+
+    def start(self, inputs: int, prefix: Sequence[Sequence[int]] | None = None) -> State:
+        """For so many rows, each with the prefix that it has read."""
+        ...
+
+    def step(self, token: Int[Tensor, " N"], state: State) -> tuple[Float[Tensor, "N V"], State]:
+        """As of a translator."""
+        ...
+
+
+WITHOUT = {"output_weight", "alignment_layers"}  # of a model that counts
+
+
+def missing(model: Any) -> list[str]:
+    """The promised members that a model does not have."""
+    kind = LanguageModel if "generate" in getattr(model, "tasks", ()) else TranslationModel
+    promised = [*_members(Architecture), *_members(kind)]
+    excused = WITHOUT if getattr(model, "counts", False) else ()
+    return [name for name in promised if name not in excused and not hasattr(model, name)]
+
+
+def _members(protocol: Any) -> list[str]:
+    return [name for name in {**protocol.__annotations__, **vars(protocol)} if name[0] != "_"]
