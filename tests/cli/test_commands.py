@@ -52,7 +52,7 @@ def test_help_is_quick_and_has_an_example(verb: str) -> None:
         seconds = seconds_of_children() - before
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""
-        assert re.search(rf"Example:\s+saccade {verb or 'demo'}", done.stdout)
+        assert re.search(rf"Examples?:\s+saccade {verb or 'demo'}", done.stdout)
         if seconds < HELP_SECONDS:
             break
     assert seconds < HELP_SECONDS

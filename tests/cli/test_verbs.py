@@ -31,7 +31,7 @@ from saccade.tasks.translate import TranslateConfig
 from saccade.training import pool
 from saccade.training.model import Model
 from saccade.training.pool import Job, Loading, Pool, Work, jobs
-from saccade.training.settings import TrainConfig, resolve
+from saccade.training.settings import DEFAULT_MINUTES, TrainConfig, resolve
 
 Saccade = Callable[..., Said]
 ODD = "the cat\n\nbig\0 red\nold\u2028man\n   \n</s> <pad>\n".encode()
@@ -391,11 +391,15 @@ def test_scores_are_named_after_the_files(files: list[str], name: str) -> None:
 
 
 def test_help_states_the_defaults_that_hold() -> None:
+    stating = r'(\w+): [^\n]+ = None\n    """[^"]*\[default: ([\d.]+)'
     text = inspect.getsource(SearchFlags) + inspect.getsource(PredictFlags)
-    stated = re.findall(r'(\w+): [\w| ]+ = None\n    """[^"]*\[default: (\S+)\]', text)
-    assert {name for name, _ in stated} >= {"beam", "length_penalty", "max_ratio", "max_extra"}
-    for name, value in stated:
+    stated = dict(re.findall(stating, text))
+    assert stated.keys() >= {"beam", "length_penalty", "max_ratio", "temperature", "seed"}
+    for name, value in stated.items():
         assert getattr(DecodeOptions(), name) == float(value)
+    stated = dict(re.findall(stating, inspect.getsource(TrainFlags)))
+    assert float(stated.pop("minutes")) == DEFAULT_MINUTES
+    assert {"seed": TrainConfig().seed} == {name: int(value) for name, value in stated.items()}
 
 
 def test_models_and_tasks(saccade: Saccade) -> None:

@@ -5,6 +5,7 @@ import inspect
 import sys
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from cyclopts import App, CycloptsError
 
@@ -42,23 +43,59 @@ app = App(
     version=__version__,
     suppress_keyboard_interrupt=False,
 )
-VERBS: dict[str, tuple[Callable[..., int | None], str]] = {  # with the example its help ends with
-    "demo": (demo.demo, "saccade demo"),
-    "train": (
+
+
+class Verb(NamedTuple):
+    """What is called, how to call it, and the examples that its help ends with."""
+
+    function: Callable[..., int | None]
+    usage: str
+    examples: str  # a line each
+
+
+VERBS = {
+    "demo": Verb(demo.demo, "[OPTIONS]", "saccade demo --out my-demo"),
+    "train": Verb(
         train.train,
-        "saccade train translate --train train.en train.de --dev dev.en dev.de --out my-run",
+        "TASK --train FILE... --out FOLDER [OPTIONS]",
+        "saccade train translate --train a.en a.de --dev b.en b.de --out my-run\n"
+        "saccade train generate --train book.txt --out my-book --minutes 5\n"
+        "saccade train --config my.toml --out my-run --resume",
     ),
-    "eval": (evaluate.evaluate, "saccade eval my-run --data test.en test.de"),
-    "predict": (predict.predict, "saccade predict my-run --input texts.en --beam 5"),
-    "compare": (compare.compare, "saccade compare run-1 run-2 --eval test --out charts"),
-    "explain": (explain.explain, 'saccade explain my-run "A man sleeps." --head 1 --token 2'),
-    "explore": (explore.explore, "saccade explore my-run"),
-    "serve": (serve.serve, "saccade serve my-run --port 8080"),
-    "import": (import_run.import_, "saccade import gpt2-folder --out my-run"),
-    "export": (export_run.export, "saccade export my-run --to huggingface --out my-folder"),
-    "models": (models.models, "saccade models transformer"),
-    "tasks": (tasks.tasks, "saccade tasks"),
-    "check": (check.check, "saccade check my_score.py:MyScore"),
+    "eval": Verb(
+        evaluate.evaluate,
+        "RUN --data FILE... [OPTIONS]",
+        "saccade eval my-run --data test.en test.de",
+    ),
+    "predict": Verb(
+        predict.predict,
+        "RUN [--input FILE] [--output FILE] [OPTIONS]",
+        "saccade predict my-run --input texts.en --output texts.de\n"
+        'echo "Once upon a time" | saccade predict my-book --length 80',
+    ),
+    "compare": Verb(
+        compare.compare,
+        "RUN RUN... [OPTIONS]",
+        "saccade compare run-1 run-2 --eval test --out charts",
+    ),
+    "explain": Verb(
+        explain.explain,
+        "RUN TEXT [OPTIONS]",
+        'saccade explain my-run "A man sleeps." --head 1 --token 2',
+    ),
+    "explore": Verb(explore.explore, "RUN... [OPTIONS]", "saccade explore my-run"),
+    "serve": Verb(serve.serve, "RUN... [OPTIONS]", "saccade serve my-run --port 8080"),
+    "import": Verb(
+        import_run.import_, "FOLDER --out RUN", "saccade import gpt2-folder --out my-run"
+    ),
+    "export": Verb(
+        export_run.export,
+        "RUN --out FOLDER [OPTIONS]",
+        "saccade export my-run --to huggingface --out my-folder",
+    ),
+    "models": Verb(models.models, "[NAME]", "saccade models transformer"),
+    "tasks": Verb(tasks.tasks, "", "saccade tasks"),
+    "check": Verb(check.check, "FILE.py:Class", "saccade check my_score.py:MyScore"),
 }
 
 
@@ -68,12 +105,13 @@ def _flowing(docstring: str) -> str:
     return "\n\n".join(paragraph.replace("\n", " ") for paragraph in text.split("\n\n"))
 
 
-for place, (verb, (function, example)) in enumerate(VERBS.items()):
+for place, (name, verb) in enumerate(VERBS.items()):
     app.command(
-        function,
-        name=verb,
-        help=_flowing(function.__doc__ or ""),
-        help_epilogue=f"Example:\n  {example}",
+        verb.function,
+        name=name,
+        usage=f"Usage: saccade {name} {verb.usage}".rstrip(),
+        help=_flowing(verb.function.__doc__ or ""),
+        help_epilogue="\n  ".join(["Examples:", *verb.examples.split("\n")]),
         sort_key=place,
     )
 

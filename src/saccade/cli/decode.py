@@ -22,7 +22,7 @@ class SearchFlags:
     """How to search; unset means the default."""
 
     beam: int | None = None
-    """Paths kept; 1 is greedy search. [default: 5]"""
+    """Paths kept; 1 is greedy search. [default: 5; generate draws]"""
     choices: int | None = None
     """Tokens each path considers; as many as paths when unset."""
     length_penalty: float | None = None
@@ -32,11 +32,11 @@ class SearchFlags:
     max_extra: int | None = None
     """... and so many more. [default: 10]"""
     length: int | None = None
-    """Tokens of the output at most, whatever the input. [default of generate: 200]"""
+    """Longest output in tokens, over the two above. [default of generate: 200]"""
     min_length: int | None = None
-    """Tokens before the end."""
+    """Shortest output in tokens."""
     no_repeat_ngram: int | None = None
-    """No sequence of so many tokens twice."""
+    """Say no sequence of so many tokens twice."""
 
     def given(self) -> dict[str, Any]:
         """What was set."""
@@ -61,7 +61,7 @@ class EngineFlags:
     workers: int | None = None
     """Processes of one thread; unset: one a core when there is much to do."""
     precision: Literal["float32", "int8"] = "float32"
-    """int8 is faster and a little less exact."""
+    """int8: faster, a little less exact, and a text may depend a little on its batch."""
     allow_code: Switch = False
     """Run a model or task that is somebody's own file."""
 

@@ -43,9 +43,9 @@ class DemoFlags:
     out: Path = Path("demo")
     """Folder for the run and the pictures; what an earlier demo left there is replaced."""
     minutes: float = 2.0
-    """For everything."""
+    """Minutes in all, training and scoring included."""
     quick: Annotated[Switch, Parameter(env_var="SACCADE_QUICK")] = False
-    """Only look whether it works: a few steps, a few sentences."""
+    """Only check that it works: a few steps, a few sentences."""
 
 
 def demo(*, flags: DemoFlags = DemoFlags()) -> int | None:

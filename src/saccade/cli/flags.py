@@ -14,6 +14,13 @@ LINES, SEARCH, DRAWS, LINKS, ENGINE = (
     )
 )
 
+DATA, MODEL, BUDGET, BEGIN, MACHINE = (  # of training
+    Group(name, sort_key=place)
+    for place, name in enumerate(
+        ("Data", "Model", "Budget", "Begin and resume", "Machine"), start=1
+    )
+)
+
 Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
 
 

@@ -39,17 +39,17 @@ class PredictFlags(SearchFlags):
     sample: Annotated[Switch, Parameter(group=DRAWS)] = False
     """Draw each token instead of searching for the most probable output."""
     temperature: Annotated[float | None, Parameter(group=DRAWS)] = None
-    """Of --sample: below 1 sharper, above 1 more varied."""
+    """Of --sample: below 1 safer, above 1 more varied. [default: 1]"""
     top_k: Annotated[int | None, Parameter(group=DRAWS)] = None
     """Of --sample: draw from the k most probable tokens."""
     top_p: Annotated[float | None, Parameter(group=DRAWS)] = None
     """Of --sample: draw from the most probable tokens that together have probability p."""
     seed: Annotated[int | None, Parameter(group=DRAWS)] = None
-    """Of --sample: what the draws are a function of."""
+    """Of --sample: the same seed draws the same. [default: 1]"""
     repetition_penalty: Annotated[float | None, Parameter(group=DRAWS)] = None
-    """Above 1, what was said before is chosen less; of one path, drawn or --beam 1."""
+    """Above 1, what was said before is chosen less. Only with one path: drawn, or --beam 1."""
     stop: Annotated[list[str] | None, Parameter(negative=(), group=DRAWS)] = None
-    """End before this text (\\n: see --unescape); may be repeated; one path, drawn or --beam 1."""
+    """End before this text (\\n: see --unescape); may be repeated. Only with one path, as above."""
 
     def options(self, usual: "DecodeOptions") -> "DecodeOptions":
         """What was given; a flag that would do nothing is refused."""
@@ -97,8 +97,9 @@ def predict(
     r"""Predict with a run: exactly one line of output for each line of input, in order.
 
     A newline inside a prediction appears as \n (--json and --stream keep it). An empty line gives
-    an empty line; for a language model it is the begin of a text. A text that is too long is cut,
-    and named on standard error. Translations are searched for, what follows a prompt is drawn.
+    an empty line; for a language model it stands for the beginning of a text. A text that is too
+    long is cut, and named on standard error. Translations are searched for, what follows a prompt
+    is drawn.
 
     Parameters
     ----------

@@ -24,7 +24,7 @@ class ServeFlags:
     allow_host: Annotated[list[str], Parameter(consume_multiple=True, negative=())] | None = None
     """Names in an address that are answered too, besides localhost and numbers."""
     threads: int = 1
-    """That work on one request; for small models one is fastest."""
+    """Threads that work on one request; one is fastest for small models."""
     allow_code: Switch = False
     """Run a model or task that is somebody's own file."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from saccade.cli.flags import Switch, named_columns
+from saccade.cli.flags import BEGIN, BUDGET, DATA, MACHINE, MODEL, Switch, named_columns
 from saccade.cli.terminal import note, say, this_command
 from saccade.errors import InputError
 
@@ -28,50 +28,50 @@ began_at: ContextVar[float | None] = ContextVar("began_at", default=None)
 class TrainFlags:
     """What `saccade train` takes; unset means that the file, the preset or the default decides."""
 
-    out: Path
+    out: Annotated[Path, Parameter(group=DATA)]
     """Folder of the run: config, weights, tokenizers, scores, checkpoints."""
-    train: Files = None
+    train: Annotated[Files, Parameter(group=DATA)] = None
     """Two files of lines, one .tsv, .csv, .jsonl or .parquet, for generate plain text; .gz too."""
-    dev: Files = None
-    """Data to choose the best weights by."""
-    model: str | None = None
-    """A name from `saccade models`, or your own file.py:Class."""
-    preset: str | None = None
-    """A size of the model, such as tiny; `saccade models NAME` lists them."""
-    config: Path | None = None
+    dev: Annotated[Files, Parameter(group=DATA)] = None
+    """Data to choose the best weights by, never learned from."""
+    columns: Annotated[str | None, Parameter(group=DATA)] = None
+    """The columns of a table; those of a header source, target (text) need no naming."""
+    tokenizer: Annotated[str | None, Parameter(group=DATA)] = None
+    """bpe, unigram, words, characters, bytes; or a run or file to take it from. [default: bpe]"""
+    on_bad_utf8: Annotated[Literal["stop", "replace", "skip"] | None, Parameter(group=DATA)] = None
+    """What to do with a line that is not UTF-8. [default: stop]"""
+    model: Annotated[str | None, Parameter(group=MODEL)] = None
+    """A name from `saccade models`, or file.py:Class. [default: transformer; generate: gpt]"""
+    preset: Annotated[str | None, Parameter(group=MODEL)] = None
+    """A size of the model; `saccade models NAME` lists them and shows the default."""
+    config: Annotated[Path | None, Parameter(group=MODEL)] = None
     """A TOML file with [task], [model] and [train]."""
-    set: Annotated[list[str] | None, Parameter(name="--set", negative=())] = None
+    set: Annotated[list[str] | None, Parameter(group=MODEL, name="--set", negative=())] = None
     """section.key=value, over the file; may be repeated."""
-    steps: int | None = None
-    """Stop after so many updates."""
-    minutes: float | None = None
-    """Stop after so much time, everything included; the schedule ends there."""
-    seed: int | None = None
-    """What all randomness is a function of."""
-    seeds: str | None = None
-    """Several seeds, such as 1,2,3: a run each in OUT/seed-N, with mean and spread."""
-    resume: Switch = False
-    """Continue what is in OUT, or start when nothing is there."""
-    init: str | None = None
-    """A run whose weights to start from."""
-    tokenizer: str | None = None
-    """bpe, unigram, words, characters, bytes; or a run or file to take it from."""
-    columns: str | None = None
-    """The columns to use, such as source,target; a header with the usual names needs no telling."""
-    processes: int | None = None
-    """Processes that share each batch."""
-    device: str | None = None
-    """auto, cpu, cuda or mps."""
-    compile: Switch = False
-    """Compile the model with torch.compile."""
-    on_bad_utf8: Literal["stop", "replace", "skip"] | None = None
-    """What to do with a line that is not UTF-8."""
-    tensorboard: Switch = False
-    """Write curves for TensorBoard into OUT/tensorboard."""
-    accept_changes: Switch = False
-    """Resume although the config or the data changed."""
-    allow_code: Switch = False
+    allow_code: Annotated[Switch, Parameter(group=MODEL)] = False
     """Run a model or task that is your own file."""
+    steps: Annotated[int | None, Parameter(group=BUDGET)] = None
+    """Stop after so many updates."""
+    minutes: Annotated[float | None, Parameter(group=BUDGET)] = None
+    """Stop after so much time, all included; the rate falls to its end there. [default: 15]"""
+    seed: Annotated[int | None, Parameter(group=BUDGET)] = None
+    """Of everything random: the same seed gives the same run. [default: 1]"""
+    seeds: Annotated[str | None, Parameter(group=BUDGET)] = None
+    """Several seeds, such as 1,2,3: a run each in OUT/seed-N, with mean and spread."""
+    init: Annotated[str | None, Parameter(group=BEGIN)] = None
+    """Start from the weights of this run, to adapt it."""
+    resume: Annotated[Switch, Parameter(group=BEGIN)] = False
+    """Continue what is in OUT, or start when nothing is there."""
+    accept_changes: Annotated[Switch, Parameter(group=BEGIN)] = False
+    """Resume although the config or the data changed."""
+    processes: Annotated[int | None, Parameter(group=MACHINE)] = None
+    """Processes that share each batch; unset: as many as pay."""
+    device: Annotated[str | None, Parameter(group=MACHINE)] = None
+    """auto, cpu, cuda or mps. [default: auto]"""
+    compile: Annotated[Switch, Parameter(group=MACHINE)] = False
+    """Compile the model with torch.compile."""
+    tensorboard: Annotated[Switch, Parameter(group=MACHINE)] = False
+    """Write curves for TensorBoard into OUT/tensorboard."""
 
     def layer(self, task: str | None) -> dict[str, dict[str, Any]]:
         """The last layer of the config: what was given as a flag."""
