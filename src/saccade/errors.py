@@ -1,5 +1,7 @@
 """What goes wrong because of the call or the data: told in one message, with exit code 2."""
 
+import shlex
+import sys
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -19,3 +21,8 @@ def nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
     return (
         f"did you mean {prefix + guess[0]!r}?" if guess else f"known: {', '.join(map(str, known))}"
     )
+
+
+def install(extra: str) -> str:
+    """The line to paste that adds an optional part to the environment this runs in."""
+    return f"{shlex.quote(sys.executable)} -m pip install 'saccade[{extra}]'"

@@ -1,5 +1,6 @@
 """The command as processes see it: help, exit codes, pipes and signals."""
 
+import io
 import json
 import os
 import re
@@ -13,11 +14,13 @@ from typing import Any
 import pytest
 from children import seconds_of_children
 from cli.conftest import train_arguments
+from rich.console import Console
 
 import saccade
-from saccade.cli import VERBS
+from saccade.cli import VERBS, demo
 from saccade.cli.demo import TRANSLATED, UNSEEN
 from saccade.data import english_french
+from saccade.training.run import Run
 
 pytestmark = pytest.mark.serial
 SOURCE = Path(saccade.__file__).parents[1]
@@ -146,6 +149,18 @@ def test_demo(tmp_path: Path) -> None:
     assert (out / "alignment.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (out / "alignment.svg").read_text()
     assert not (out / "old").exists()
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_the_demo_says_how_to_get_the_explorer(
+    there: bool, run_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "find_spec", lambda name: there or None)
+    page = Console(record=True, width=200, file=io.StringIO())
+    demo._say_next(page, Run(run_folder))
+    said = page.export_text()
+    assert said.index("predict") < said.index("explore")
+    assert ("pip install 'saccade[serve]'" in said.partition(" explore ")[0]) is not there
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ import math
 import shutil
 import sys
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,7 +13,7 @@ from cyclopts import Parameter
 from saccade.cli.decode import EngineFlags, SearchFlags
 from saccade.cli.flags import Switch
 from saccade.cli.terminal import console, note, this_command
-from saccade.errors import InputError
+from saccade.errors import InputError, install
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -161,8 +162,10 @@ def _say_next(page: "Console", run: "Run") -> None:
 
     path = run.path
     page.print("\n[bold]What next?[/]")
+    browsing = [] if find_spec("fastapi") else [(install("serve"), "once, for the next line")]
     for command, does in (
         (f'echo "Jane visite Paris." | {this_command("predict", path)}', "translate your own"),
+        *browsing,
         (this_command("explore", path), "see what it looks at, in a browser"),
         (this_command("eval", path, "--data", f"{CORPUS}/test"), "score it again"),
         (this_command("train", "--help"), "train on your own files"),

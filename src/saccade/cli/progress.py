@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from saccade.cli.terminal import console, note
-from saccade.errors import InputError
+from saccade.errors import InputError, install
 
 if TYPE_CHECKING:
     from saccade.tasks.task import Evaluation
@@ -243,9 +243,7 @@ def tensorboard(folder: Path) -> Iterator["Events"]:
     try:
         from torch.utils.tensorboard.writer import SummaryWriter
     except ImportError:
-        raise InputError(
-            "--tensorboard needs TensorBoard: pip install 'saccade[tensorboard]'"
-        ) from None
+        raise InputError(f"--tensorboard needs TensorBoard: {install('tensorboard')}") from None
     from saccade.training.trainer import Events
 
     open_writers: list[Any] = []  # made when training starts: before that there may be no run

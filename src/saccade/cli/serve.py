@@ -9,7 +9,7 @@ from cyclopts import Parameter
 
 from saccade.cli.flags import Switch
 from saccade.cli.terminal import note, say
-from saccade.errors import InputError
+from saccade.errors import InputError, install
 
 
 @Parameter(name="*")
@@ -51,9 +51,7 @@ def serve_runs(runs: tuple[Path, ...], flags: ServeFlags, ready: Callable[[str],
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] not in ("fastapi", "uvicorn", "starlette"):
             raise
-        raise InputError(
-            "the server needs FastAPI and uvicorn: pip install 'saccade[serve]'"
-        ) from None
+        raise InputError(f"the server needs FastAPI and uvicorn: {install('serve')}") from None
     import torch
 
     from saccade.serving.engine import Engine, load_runs
