@@ -155,7 +155,7 @@ def test_demo(tmp_path: Path) -> None:
 def test_the_demo_says_how_to_get_the_explorer(
     there: bool, run_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo, "find_spec", lambda name: there or None)
+    monkeypatch.setattr(demo, "find_spec", lambda _: there or None)
     page = Console(record=True, width=200, file=io.StringIO())
     demo._say_next(page, Run(run_folder))
     said = page.export_text()
