@@ -73,11 +73,63 @@ def test_a_byte_order_mark_is_stripped_once(write):
     assert report.bom == 1
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-16-be", "utf-16-le"])
-def test_other_encodings_are_refused_by_name(write, encoding):
-    path = write("a", "Some text, here.\nMore".encode(encoding))
-    with pytest.raises(InputError, match=r"UTF-(16|32)\b.*iconv"):
+TEXTS = {
+    "English": "Some text, here.\nMore",
+    "a short first line": "Hi.\nHow are you?\n",
+    "an empty first line": "\nHow are you?\n",
+    "few letters": "Hi.\n",
+    "French": "« Cœur – voilà… » dit-elle\n",
+    "Russian": "Да.\nОна сказала: «Нет — никогда»\n",
+    "Greek": "Καλημέρα, κόσμε!\n",
+    "Arabic": "صباح الخير يا عالم\n",
+    "Hindi": "नमस्ते दुनिया\n",
+    "Thai": "สวัสดีชาวโลกทุกคนในวันนี้\n",
+    "beyond the sample": "Ещё одно предложение 🙂\n" * 2000,
+}
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize("encoding", ["UTF-16", "UTF-32", "UTF-16LE", "UTF-16BE", "UTF-32BE"])
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_other_encodings_are_refused_by_name(write, monkeypatch, text, encoding, pack):
+    content = pack(text.encode(encoding))
+    path = write("a b", content)
+    convert = f"iconv -f {encoding} -t UTF-8"
+    command = f"{convert} '.*a b'" if pack is bytes else rf"gzip -dc '.*a b' \| {convert}"
+    with pytest.raises(InputError, match=f"{encoding}, not UTF-8; convert it: {command} > NEW"):
         list(read_lines(path))
+    stdin = types.SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(content)))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    with pytest.raises(InputError, match=f"-: this is {encoding}"):
+        list(read_lines("-"))
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16LE", "UTF-16BE"])
+def test_chinese_in_another_encoding_is_no_utf8(write, encoding):
+    with pytest.raises(InputError, match="not UTF-8"):
+        list(read_lines(write("a", "今天天气很好。\n我们去公园吧。\n".encode(encoding))))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a",
+        "a\0",
+        "a\0b",
+        "\0" * 5000,
+        "\0a" * 3,
+        "one\0two three\0\nfour\0\n" * 300,
+        "".join(map(chr, range(128))) * 40,
+        "".join(map(chr, range(32))) * 200,
+        "".join(f"{chr(code)}\n" for code in range(1000)),  # a list of characters
+        "a\tb\nc\td\n" * 300 + "\0\n",
+        "Да\0нет, 今天\0 🙂\n" * 300,
+        "\x04\x01\0\x10",
+    ],
+)
+def test_odd_utf8_is_read_as_it_is(write, text):
+    written = text.replace("\r\n", "\n").removesuffix("\n")
+    assert "\n".join(read_lines(write("a", text))) == written
 
 
 def test_invalid_utf8_names_line_and_byte_or_is_counted(write):
