@@ -186,6 +186,14 @@ def test_columns_of_files_that_have_none_are_refused(read, files, columns):
         read(files, columns)
 
 
+@pytest.mark.parametrize("names", [("a.tsv", "b.tsv"), ("a.jsonl.gz", "b.csv"), ("a.CSV", "-.tsv")])
+def test_two_tables_are_not_two_languages(names):
+    rule = r"one table at a time, or two files of plain lines; put the rows of both into one"
+    with pytest.raises(InputError, match=rf"{names[0]} and {names[1]}: {rule}"):
+        ParallelText(names)
+    ParallelText(["a.tsv", "b.en"])  # an unusual name for lines, but not two tables
+
+
 def test_missing_files_and_folders(tmp_path):
     with pytest.raises(InputError, match="no such file"):
         list(read_lines(tmp_path / "absent"))
@@ -275,6 +283,25 @@ def test_csv_is_quoted_and_a_bad_line_takes_its_row_along(write):
     assert replaced == [first, ("e\ufffd\nf", "y"), last]
     long = "x" * 200_000
     assert list(read_pairs([write("b.csv", f"{long},y\n")])) == [(long, "y")]
+
+
+@pytest.mark.parametrize("tab", ["\t", ","], ids=["tsv", "csv"])
+@pytest.mark.parametrize("header", [True, False])
+def test_a_line_of_spaces_is_a_blank_row(write, tab, header):
+    rows = ["source\ttarget", "a\tb", "", "  ", "\u3000", " \t ", "c\td"][not header :]
+    path = write({"\t": "a.tsv", ",": "a.csv"}[tab], "\n".join(rows).replace("\t", tab))
+    text = ParallelText([path])
+    assert list(text) == [("a", "b"), ("c", "d")]
+    assert text.report.dropped == 4
+    assert text.report.empty == {"\t": 4, ",": 3}[tab], "a comma is something in a line"
+
+
+def test_a_return_inside_a_line_of_csv_is_content(write):
+    content = 'a\rb,c\r\r\n"d\re\r\nf",\rg\r\n"h\r",i\nj,"k"\r'
+    text = ParallelText([write("a.csv", content)])
+    assert list(text) == [("a\rb", "c"), ("d\re\nf", "\rg"), ("h\r", "i"), ("j", "k")]
+    with pytest.raises(InputError, match=r"line 1: not CSV \(.* expected after"):
+        list(read_pairs([write("a.csv", '"a"\rb,c\n')]))
 
 
 def in_parquet(**columns):
