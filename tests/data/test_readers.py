@@ -73,11 +73,63 @@ def test_a_byte_order_mark_is_stripped_once(write):
     assert report.bom == 1
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-32", "utf-16-be", "utf-16-le"])
-def test_other_encodings_are_refused_by_name(write, encoding):
-    path = write("a", "Some text, here.\nMore".encode(encoding))
-    with pytest.raises(InputError, match=r"UTF-(16|32)\b.*iconv"):
+TEXTS = {
+    "English": "Some text, here.\nMore",
+    "a short first line": "Hi.\nHow are you?\n",
+    "an empty first line": "\nHow are you?\n",
+    "few letters": "Hi.\n",
+    "French": "« Cœur – voilà… » dit-elle\n",
+    "Russian": "Да.\nОна сказала: «Нет — никогда»\n",
+    "Greek": "Καλημέρα, κόσμε!\n",
+    "Arabic": "صباح الخير يا عالم\n",
+    "Hindi": "नमस्ते दुनिया\n",
+    "Thai": "สวัสดีชาวโลกทุกคนในวันนี้\n",
+    "beyond the sample": "Ещё одно предложение 🙂\n" * 2000,
+}
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress], ids=["plain", "gzip"])
+@pytest.mark.parametrize("encoding", ["UTF-16", "UTF-32", "UTF-16LE", "UTF-16BE", "UTF-32BE"])
+@pytest.mark.parametrize("text", TEXTS.values(), ids=TEXTS)
+def test_other_encodings_are_refused_by_name(write, monkeypatch, text, encoding, pack):
+    content = pack(text.encode(encoding))
+    path = write("a b", content)
+    convert = f"iconv -f {encoding} -t UTF-8"
+    command = f"{convert} '.*a b'" if pack is bytes else rf"gzip -dc '.*a b' \| {convert}"
+    with pytest.raises(InputError, match=f"{encoding}, not UTF-8; convert it: {command} > NEW"):
         list(read_lines(path))
+    stdin = types.SimpleNamespace(buffer=io.BufferedReader(io.BytesIO(content)))
+    monkeypatch.setattr(sys, "stdin", stdin)
+    with pytest.raises(InputError, match=f"-: this is {encoding}"):
+        list(read_lines("-"))
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16LE", "UTF-16BE"])
+def test_chinese_in_another_encoding_is_no_utf8(write, encoding):
+    with pytest.raises(InputError, match="not UTF-8"):
+        list(read_lines(write("a", "今天天气很好。\n我们去公园吧。\n".encode(encoding))))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a",
+        "a\0",
+        "a\0b",
+        "\0" * 5000,
+        "\0a" * 3,
+        "one\0two three\0\nfour\0\n" * 300,
+        "".join(map(chr, range(128))) * 40,
+        "".join(map(chr, range(32))) * 200,
+        "".join(f"{chr(code)}\n" for code in range(1000)),  # a list of characters
+        "a\tb\nc\td\n" * 300 + "\0\n",
+        "Да\0нет, 今天\0 🙂\n" * 300,
+        "\x04\x01\0\x10",
+    ],
+)
+def test_odd_utf8_is_read_as_it_is(write, text):
+    written = text.replace("\r\n", "\n").removesuffix("\n")
+    assert "\n".join(read_lines(write("a", text))) == written
 
 
 def test_invalid_utf8_names_line_and_byte_or_is_counted(write):
@@ -132,6 +184,14 @@ def test_standard_input_is_one_text(read):
 def test_columns_of_files_that_have_none_are_refused(read, files, columns):
     with pytest.raises(InputError, match=rf"--columns '{','.join(columns)}': there are none in"):
         read(files, columns)
+
+
+@pytest.mark.parametrize("names", [("a.tsv", "b.tsv"), ("a.jsonl.gz", "b.csv"), ("a.CSV", "-.tsv")])
+def test_two_tables_are_not_two_languages(names):
+    rule = r"one table at a time, or two files of plain lines; put the rows of both into one"
+    with pytest.raises(InputError, match=rf"{names[0]} and {names[1]}: {rule}"):
+        ParallelText(names)
+    ParallelText(["a.tsv", "b.en"])  # an unusual name for lines, but not two tables
 
 
 def test_missing_files_and_folders(tmp_path):
@@ -223,6 +283,25 @@ def test_csv_is_quoted_and_a_bad_line_takes_its_row_along(write):
     assert replaced == [first, ("e\ufffd\nf", "y"), last]
     long = "x" * 200_000
     assert list(read_pairs([write("b.csv", f"{long},y\n")])) == [(long, "y")]
+
+
+@pytest.mark.parametrize("tab", ["\t", ","], ids=["tsv", "csv"])
+@pytest.mark.parametrize("header", [True, False])
+def test_a_line_of_spaces_is_a_blank_row(write, tab, header):
+    rows = ["source\ttarget", "a\tb", "", "  ", "\u3000", " \t ", "c\td"][not header :]
+    path = write({"\t": "a.tsv", ",": "a.csv"}[tab], "\n".join(rows).replace("\t", tab))
+    text = ParallelText([path])
+    assert list(text) == [("a", "b"), ("c", "d")]
+    assert text.report.dropped == 4
+    assert text.report.empty == {"\t": 4, ",": 3}[tab], "a comma is something in a line"
+
+
+def test_a_return_inside_a_line_of_csv_is_content(write):
+    content = 'a\rb,c\r\r\n"d\re\r\nf",\rg\r\n"h\r",i\nj,"k"\r'
+    text = ParallelText([write("a.csv", content)])
+    assert list(text) == [("a\rb", "c"), ("d\re\nf", "\rg"), ("h\r", "i"), ("j", "k")]
+    with pytest.raises(InputError, match=r"line 1: not CSV \(.* expected after"):
+        list(read_pairs([write("a.csv", '"a"\rb,c\n')]))
 
 
 def in_parquet(**columns):

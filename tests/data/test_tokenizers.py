@@ -1,5 +1,6 @@
 """Tokenizers lose nothing, never make control ids of text, and train the same every time."""
 
+import errno
 import hashlib
 import json
 import os
@@ -121,6 +122,39 @@ def test_training_gives_the_same_file_in_every_process(tmp_path):
     )
     assert one.stdout == other.stdout
     assert len(set(one.stdout.split())) == len(TOKENIZERS)
+
+
+def test_a_saved_tokenizer_is_on_the_disk_before_it_has_its_name(tmp_path, trained, monkeypatch):
+    fsync, replace, seen = os.fsync, os.replace, []
+
+    def flushed(descriptor):
+        fsync(descriptor)
+        place = Path(f"/proc/self/fd/{descriptor}").readlink()
+        seen.append(place if place.is_dir() else place.read_bytes())
+
+    def renamed(old, new):
+        replace(old, new)
+        seen.append(Path(new).name)
+
+    monkeypatch.setattr(os, "fsync", flushed)
+    monkeypatch.setattr(os, "replace", renamed)
+    path = tmp_path / "tokenizer.json"
+    trained["bpe"].save(path)
+    assert seen == [path.read_bytes(), path.name, tmp_path]
+
+
+def test_a_full_disk_leaves_the_tokenizer_that_was_there(tmp_path, trained, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    path = tmp_path / "tokenizer.json"
+    trained["bpe"].save(path)
+    before = path.read_bytes()
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left"):
+        trained["words"].save(path)
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "words", "characters"])

@@ -220,7 +220,7 @@ def test_too_little_space_is_seen_before_anything_is_written(
     save(tmp_path, make(1))
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda _: usage._replace(free=1000))
-    monkeypatch.setattr(module, "_write_durably", lambda *_: pytest.fail("written"))
+    monkeypatch.setattr(module, "write_durably", lambda *_: pytest.fail("written"))
     with pytest.raises(TrainingError, match="make room"):
         save(tmp_path, make(2))
     assert steps(tmp_path) == [1]

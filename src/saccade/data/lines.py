@@ -15,12 +15,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from io import BufferedReader
+from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, Literal, cast
+from typing import Literal, cast
 
 from saccade.errors import InputError
 
 BadUTF8 = Literal["stop", "replace", "skip"]
+Stream = BufferedReader | gzip.GzipFile
 
 SEPARATOR = re.compile("[\u2028\u2029\u0085\v\f]")
 SURROGATE = re.compile("[\ud800-\udfff]")
@@ -32,6 +34,10 @@ FOREIGN_BOMS = {  # the longer first: UTF-16's mark begins UTF-32's
     b"\xff\xfe": "UTF-16",
     b"\xfe\xff": "UTF-16",
 }
+MARKLESS = ("UTF-16LE", "UTF-16BE", "UTF-32LE", "UTF-32BE")
+SAMPLE = 4096  # bytes at the beginning that show in which encoding a text is
+ASCII = re.compile("[\t\n\r -~]")
+LETTERS = re.compile("[\t\n\r -\u1fff]")  # the alphabets, not the symbols, Chinese or Korean
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +104,9 @@ def _lines(
     """Each line, None if it was skipped, and whether a newline ended it."""
     byte = 0
     with open_bytes(path) as stream:
+        _refuse_foreign(stream, path)
         for number, raw in enumerate(stream, start=1):
-            line = _begin(raw, path, counts) if number == 1 else raw
+            line = _unmarked(raw, counts) if number == 1 else raw
             text = line.removesuffix(b"\n")
             if text is not line and text.endswith(b"\r"):
                 text = text[:-1]
@@ -118,18 +125,32 @@ def _lines(
             byte += len(raw)
 
 
-def _begin(first: bytes, path: str, counts: Counter[str]) -> bytes:
-    """The first line without its byte order mark; encodings other than UTF-8 are refused."""
-    encoding = next((name for bom, name in FOREIGN_BOMS.items() if first.startswith(bom)), None)
-    # Without a mark, UTF-16 of a western text has a letter and a NUL in turns.
-    halves = sorted([first[:64:2], first[1:64:2]], key=any)
-    if len(first) >= 16 and not any(halves[0]) and all(halves[1][:-1]):
-        encoding = encoding or "UTF-16 without a byte order mark"
+def _refuse_foreign(stream: Stream, path: str) -> None:
+    """UTF-16 and UTF-32 are known by their mark, and without one by how they begin."""
+    sample = stream.peek(SAMPLE)[:SAMPLE]
+    marked = (name for bom, name in FOREIGN_BOMS.items() if sample.startswith(bom))
+    markless = (name for name in MARKLESS if b"\0" in sample and _reads_as(sample, name))
+    encoding = next(chain(marked, markless), None)
     if encoding:
-        raise InputError(
-            f"{path}: this is {encoding}, not UTF-8; convert it: "
-            f"iconv -f {encoding.split()[0]} -t UTF-8 {shlex.quote(path)} > NEW-FILE"
-        )
+        file, convert = shlex.quote(path), f"iconv -f {encoding} -t UTF-8"
+        packed = isinstance(stream, gzip.GzipFile)
+        command = f"gzip -dc {file} | {convert}" if packed else f"{convert} {file}"
+        raise InputError(f"{path}: this is {encoding}, not UTF-8; convert it: {command} > NEW-FILE")
+
+
+def _reads_as(sample: bytes, encoding: str) -> bool:
+    """Whether bytes that hold NULs are a text of letters in this encoding, with some ASCII.
+
+    Every other byte is then a NUL or another small number (0x04 in Cyrillic): no UTF-8 is like
+    that. Letters of ASCII with a few NULs give Chinese characters instead, which do not count.
+    """
+    text = sample[: len(sample) // 4 * 4].decode(encoding, errors="replace")
+    plain, letters = (len(kind.findall(text)) for kind in (ASCII, LETTERS))
+    return letters >= max(4, 0.8 * len(text)) and plain >= 0.01 * len(text)
+
+
+def _unmarked(first: bytes, counts: Counter[str]) -> bytes:
+    """The first line without its byte order mark."""
     counts["bom"] += first.startswith(UTF8_BOM)
     return first.removeprefix(UTF8_BOM)
 
@@ -152,7 +173,7 @@ def count_oddities(text: str, counts: Counter[str]) -> None:
 
 
 @contextmanager
-def open_bytes(path: str) -> Iterator[BinaryIO]:
+def open_bytes(path: str) -> Iterator[Stream]:
     """The bytes of a file or of standard input, unpacked when they begin as gzip does."""
     try:
         stream = cast(BufferedReader, sys.stdin.buffer if path == "-" else resolve(path).open("rb"))
@@ -160,7 +181,7 @@ def open_bytes(path: str) -> Iterator[BinaryIO]:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     try:
         packed = stream.peek(2)[:2] == b"\x1f\x8b"
-        yield cast(BinaryIO, gzip.GzipFile(fileobj=stream)) if packed else stream
+        yield gzip.GzipFile(fileobj=stream) if packed else stream
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise InputError(f"{path}: the gzip file is damaged or cut short ({error})") from None
     finally:

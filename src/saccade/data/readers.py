@@ -121,6 +121,11 @@ def reader(files: Sequence[str]) -> Reader:
     """How these files hold pairs: two files line by line, one by the ending of its name."""
     if list(files) == ["-", "-"]:
         raise InputError("standard input is one text: give a file for the other, or a table alone")
+    if len(files) == 2 and all(map(table_reader, files)):
+        raise InputError(
+            f"{' and '.join(files)}: one table at a time, or two files of plain lines; put the "
+            "rows of both into one table"
+        )
     if len(files) == 2:
         return _two_files
     if len(files) != 1:

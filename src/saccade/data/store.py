@@ -6,7 +6,6 @@ rebuilt when the text, a tokenizer or the length limit changes.
 
 import hashlib
 import json
-import os
 import shutil
 import tempfile
 import time
@@ -15,11 +14,12 @@ from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from saccade.data.durable import settle
 from saccade.data.tokenizers import Tokenizer
 from saccade.errors import InputError
 
@@ -235,12 +235,6 @@ def open_folder(folder: Path, identity: str | None = None) -> dict[str, Any] | N
         return manifest if same and manifest["sizes"] == sizes else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def settle(file: BinaryIO) -> None:
-    """On the disk, not on its way there."""
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def _move(temporary: Path, folder: Path, identity: str) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saccade.data.documents import Documents, Passage
+from saccade.data.durable import settle
 from saccade.data.store import (
     build_folder,
     chunked,
@@ -21,7 +22,6 @@ from saccade.data.store import (
     identity_of,
     map_array,
     open_folder,
-    settle,
 )
 from saccade.data.tokenizers import Tokenizer
 

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ from saccade.errors import InputError, nearest
 
 Cells = tuple[str | None, ...]  # None stands for all that was skipped
 
+RETURN = re.compile("\r(?!$)")  # one inside a line, where csv knows it only between quotes
+STAND_IN = "\ud800"  # for it: no text that was UTF-8 holds half a surrogate pair
 CELL = 1 << 24  # characters of a CSV file's at most: an open quote swallows no more
 ROWS, BUFFER = 256, 1 << 16  # rows, and bytes of a column, of a Parquet file held at a time
 
@@ -47,12 +50,12 @@ class Table:
 Reader = Callable[[Table, Counter[str]], Iterator[Cells]]
 
 
-Row = tuple[int, list[str] | None]  # the line it begins in, and its cells; None: blank or skipped
+Row = tuple[int, list[str] | None]  # the line it begins in, and its cells; None: skipped
 
 
 def _tsv(table: Table, counts: Counter[str]) -> Iterator[Cells]:
     lines = enumerate(lines_or_none(table.path, table.on_bad_utf8, counts), start=1)
-    rows = ((number, line.split("\t") if line else None) for number, line in lines)
+    rows = ((number, None if line is None else line.split("\t")) for number, line in lines)
     return _placed(table, rows, "tabs")
 
 
@@ -65,7 +68,7 @@ def _csv_rows(table: Table, counts: Counter[str]) -> Iterator[Row]:
     csv.field_size_limit(max(CELL, csv.field_size_limit()))  # 128 KB else: a document is longer
     skips = table.on_bad_utf8 == "skip"  # of a row the whole, so all of its lines are read
     lines = read_text(table.path, "replace" if skips else table.on_bad_utf8, counts)
-    rows = csv.reader(lines, strict=True)
+    rows = csv.reader((RETURN.sub(STAND_IN, line) for line in lines), strict=True)
     while True:
         number, bad = rows.line_num + 1, counts["bad_utf8"]
         try:
@@ -75,7 +78,7 @@ def _csv_rows(table: Table, counts: Counter[str]) -> Iterator[Row]:
         if cells is None:
             return
         skipped = skips and counts["bad_utf8"] > bad
-        yield number, None if skipped or not cells else cells
+        yield number, None if skipped else [cell.replace(STAND_IN, "\r") for cell in cells]
 
 
 def _placed(table: Table, rows: Iterator[Row], separated: str) -> Iterator[Cells]:
@@ -88,7 +91,7 @@ def _placed(table: Table, rows: Iterator[Row], separated: str) -> Iterator[Cells
         places, width = [_column(path, name, header) for name in table.names], len(header)
         first = []
     for number, cells in chain(first, rows):
-        if cells is None:
+        if cells is None or not (cells[1:] or "".join(cells).strip()):  # skipped, or a blank line
             yield table.nothing
         elif len(cells) == width:
             yield tuple(cells[place] for place in places)

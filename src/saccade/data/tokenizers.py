@@ -16,6 +16,7 @@ from typing import Any
 import tokenizers as hf
 from tokenizers import Regex, decoders, models, normalizers, pre_tokenizers, trainers
 
+from saccade.data.durable import replace_file
 from saccade.data.foreign import GROWTH, SLACK, checked, guarded, read_content, special_ids
 from saccade.errors import InputError, nearest
 
@@ -73,8 +74,8 @@ class Tokenizer:
         return [_trim(text, *place) for i, place in places if i not in self.controls]
 
     def save(self, path: str | Path) -> None:
-        """Write a tokenizer.json as the `tokenizers` library has it."""
-        Path(path).write_text(self.inner.to_str(pretty=True), encoding="utf-8")
+        """Write a tokenizer.json as the `tokenizers` library has it, whole or not at all."""
+        replace_file(Path(path), [self.inner.to_str(pretty=True).encode()])
 
     @classmethod
     def load(cls, path: str | Path) -> "Tokenizer":

@@ -5,14 +5,13 @@ A checkpoint is a folder `step-00001234` of safetensors files, `state.json` and 
 and renamed, so a kill or a full disk at any moment leaves the previous one as it was.
 """
 
-import errno
 import hashlib
 import json
 import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from saccade.data.durable import Chunk, flush_folder, replace_file, write_durably
 from saccade.errors import InputError, TrainingError
 
 FORMAT = 1
@@ -47,7 +47,6 @@ DTYPES = {  # of safetensors
     "C64": torch.complex64,
 }
 CODES = {dtype: code for code, dtype in DTYPES.items()}
-Chunk = bytes | memoryview
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +86,11 @@ def _write_files(fresh: Path, checkpoint: Checkpoint, state: bytes) -> None:
     sums = {}
     for stem, tensors in checkpoint.tensors.items():
         name = f"{stem}.safetensors"
-        sums[name] = _write_durably(fresh / name, _safetensors(tensors, {}))
-    sums["state.json"] = _write_durably(fresh / "state.json", [state])
+        sums[name] = write_durably(fresh / name, _safetensors(tensors, {}))
+    sums["state.json"] = write_durably(fresh / "state.json", [state])
     manifest = {"format": FORMAT, "step": checkpoint.step, "files": sums}
-    _write_durably(fresh / "manifest.json", [json.dumps(manifest, indent=1).encode()])
-    _flush_folder(fresh)
+    write_durably(fresh / "manifest.json", [json.dumps(manifest, indent=1).encode()])
+    flush_folder(fresh)
 
 
 def _put_in_place(fresh: Path, target: Path) -> None:
@@ -101,29 +100,20 @@ def _put_in_place(fresh: Path, target: Path) -> None:
         shutil.rmtree(aside, ignore_errors=True)
         target.rename(aside)
     fresh.rename(target)
-    _flush_folder(target.parent)
+    flush_folder(target.parent)
     shutil.rmtree(aside, ignore_errors=True)
 
 
 def write_file(path: Path, data: bytes) -> None:
     """Write one file so that at any moment the old or the new one is there, whole."""
-    _replace_file(path, [data])
+    with told_as_training_error(path):
+        replace_file(path, [data])
 
 
 def save_tensors(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
     """Write one safetensors file, whole or not at all."""
-    _replace_file(path, _safetensors(tensors, metadata))
-
-
-def _replace_file(path: Path, chunks: Iterable[Chunk]) -> None:
-    fresh = path.with_name(f".tmp-{os.getpid()}-{path.name}")
     with told_as_training_error(path):
-        try:
-            _write_durably(fresh, chunks)
-            fresh.replace(path)
-        finally:
-            fresh.unlink(missing_ok=True)
-        _flush_folder(path.parent)
+        replace_file(path, _safetensors(tensors, metadata))
 
 
 def _safetensors(tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> Iterator[Chunk]:
@@ -151,31 +141,6 @@ def _assert_untied(tensors: Mapping[str, Tensor]) -> None:
     for name, tensor in tensors.items():
         first = owners.setdefault(tensor.data_ptr(), name)
         assert first == name or not tensor.numel(), f"{first!r} and {name!r} are tied: give one"
-
-
-def _write_durably(path: Path, chunks: Iterable[Chunk]) -> dict[str, Any]:
-    """Write and flush to the disk; the size and sum of what was meant to be written."""
-    size, digest = 0, hashlib.sha256()
-    with path.open("wb") as file:
-        for chunk in chunks:
-            file.write(chunk)
-            digest.update(chunk)
-            size += len(chunk)
-        file.flush()
-        os.fsync(file.fileno())
-    return {"size": size, "sha256": digest.hexdigest()}
-
-
-def _flush_folder(folder: Path) -> None:
-    """Make renames and new names in this folder survive a power cut."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network disks cannot
-            raise
-    finally:
-        os.close(descriptor)
 
 
 def _remove_leftovers(folder: Path) -> None:
