@@ -24,7 +24,7 @@ from saccade.errors import InputError, TrainingError
 from saccade.inspection.alignment import pharaoh
 from saccade.inspection.alignment_error import LINKERS, STEPS_LATE, Reading
 from saccade.tasks.task import Plain, Prediction
-from saccade.training.machine import keep_memory, one_thread_environment
+from saccade.training.machine import keep_memory, one_thread_environment, python_command
 from saccade.training.model import Model, Precision, load
 from saccade.training.team import follow_parent, private_output
 
@@ -118,7 +118,7 @@ class Pool:
 
     def __init__(self, run: Path, work: Work, workers: int, settings: "Loading"):
         first = {**dataclasses.asdict(work), "loading": dataclasses.asdict(settings)}
-        command = [sys.executable, "-m", "saccade.training.pool", str(run)]
+        command = python_command("saccade.training.pool", str(run))
         self.members = [_Worker(command, first, number) for number in range(1, workers + 1)]
         self.idle: SimpleQueue[_Worker] = SimpleQueue()
         for member in self.members:
