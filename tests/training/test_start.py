@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,35 @@ def test_resume_starts_when_there_is_nothing(tmp_path: Path, config: dict[str, A
     for out in (tmp_path / "empty", tmp_path / "new" / "deep"):
         run, _ = train(config, out, resume=True)
         assert run.weights.is_file()
+
+
+@pytest.mark.parametrize("left", ["README.md", "model.safetensors"])
+def test_a_model_without_checkpoints_is_not_begun_anew(
+    tmp_path: Path, config: dict[str, Any], left: str
+) -> None:
+    run, _ = train(config, tmp_path / "run")
+    shutil.rmtree(run.checkpoints)
+    (run.path / ({"README.md", "model.safetensors"} - {left}).pop()).unlink()
+    before = everything(run.path)
+    for sets in ([], ["train.steps=9"]):
+        with pytest.raises(InputError, match=r"a model but no checkpoint .* --out.* --init .*run"):
+            train(override(config, sets), run.path, resume=True)
+    assert everything(run.path) == before
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_not_begun_anew(
+    tmp_path: Path, files: list[str]
+) -> None:
+    config = override(tiny(files), ["train.save_every=1"])
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(3))
+    run = Run(tmp_path / "run")
+    for file in run.checkpoints.glob("*/state.json"):
+        file.write_bytes(b"{}")
+    before = everything(run.path)
+    with pytest.raises(InputError, match="no checkpoint of it can be read; choose another --out"):
+        train(config, run.path, resume=True)
+    assert everything(run.path) == before
 
 
 @pytest.mark.parametrize(
@@ -223,6 +253,23 @@ def test_seeds_are_runs_side_by_side(tmp_path: Path, files: list[str]) -> None:
     assert any(not torch.equal(first[name], second[name]) for name in first)
     alone = train_run(override(tiny(files), ["train.seed=2"]), tmp_path / "alone")
     assert alone.weights.read_bytes() == runs[1].weights.read_bytes()
+
+
+def test_the_folder_of_several_seeds_is_theirs_alone(tmp_path: Path, files: list[str]) -> None:
+    config = override(tiny(files), ["train.steps=1"])
+    run, _ = train(config, tmp_path / "run")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    before = everything(tmp_path)
+    for start in (Start(), Start(resume=True)):
+        with pytest.raises(InputError, match="holds a run already; several seeds need another"):
+            train_seeds(config, run.path, [1, 2], start)
+        with pytest.raises(InputError, match="not empty and holds no runs of several seeds"):
+            train_seeds(config, tmp_path / "mine", [1, 2], start)
+    assert everything(tmp_path) == before
+    train_seeds(config, tmp_path / "seeds", [1])
+    (tmp_path / "seeds" / "charts").mkdir()  # as of any run, what was laid beside may stay
+    assert len(train_seeds(config, tmp_path / "seeds", [2])) == 1
 
 
 def test_mean_and_spread() -> None:
