@@ -17,6 +17,7 @@ from saccade.errors import InputError, TrainingError
 from saccade.tasks.translate import Translate
 from saccade.training import machine
 from saccade.training.checkpoint import load_tensors, steps
+from saccade.training.decide import refuse_contradictions
 from saccade.training.run import MARK, Run
 from saccade.training.start import Start, mean_and_spread, train_run, train_seeds
 
@@ -332,6 +333,15 @@ def test_unset_budget_is_a_default_of_minutes(tmp_path: Path, files: list[str]) 
     run = Run(tmp_path / "run")
     assert run.config()["train"]["minutes"] == 15
     assert steps(run.checkpoints) == []
+
+
+def test_the_rate_of_the_paper_needs_a_width(tmp_path: Path, files: list[str]) -> None:
+    config = override(tiny(files), ["train.schedule=paper", "train.steps=1"])
+    run, _ = train(config, tmp_path / "run")
+    settings = run.settings()
+    without = {name: value for name, value in settings.model.items() if name != "dim"}
+    with pytest.raises(InputError, match=r"'paper' is a formula of model\.dim, which transformer"):
+        refuse_contradictions(dataclasses.replace(settings, model=without))
 
 
 def test_patience_needs_something_to_count(tmp_path: Path, files: list[str]) -> None:
