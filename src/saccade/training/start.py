@@ -29,6 +29,7 @@ from saccade.training.resume import (
 )
 from saccade.training.run import Run, build_module
 from saccade.training.settings import Settings, resolve
+from saccade.training.standing import Standing
 from saccade.training.team import Team, gather_team
 from saccade.training.trainer import Events, Trainer
 
@@ -93,6 +94,11 @@ def _begun(
 def _latest(run: Run, events: Events) -> Checkpoint | None:
     """What to go on from; nothing only of a run that died before it had anything to lose."""
     found = checkpoint.load_latest(run.checkpoints, events.warn)
+    if found is not None and (key := Standing.strange(found.state)) is not None:
+        raise InputError(
+            f"{run.path}: its checkpoint of step {found.step} was written by another saccade (key "
+            f"{key!r}); continue with that one, or choose another --out"
+        )
     if found is not None:
         return found
     trained = run.weights.is_file() or (run.path / "README.md").is_file()
