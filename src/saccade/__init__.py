@@ -10,7 +10,7 @@ Importing saccade imports no torch: that happens when something is used.
 import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from saccade.version import __version__
 
@@ -26,6 +26,10 @@ if TYPE_CHECKING:
     from saccade.training.model import Model, load
     from saccade.training.run import Run
     from saccade.training.signals import Interrupted
+
+Place = str | Path
+Files = Place | Sequence[Place]
+OnBadUTF8 = Literal["stop", "replace", "skip"]
 
 __all__ = [
     "DecodeOptions", "InputError", "Interrupted", "Model", "Run", "TrainingError", "__version__",
@@ -61,26 +65,55 @@ def __dir__() -> list[str]:
     return __all__
 
 
+@overload
+def train(
+    task: str, *, train: Files, out: Place, dev: Files | None = ..., model: str | None = ...,
+    preset: str | None = ..., steps: int | None = ..., minutes: float | None = ...,
+    seed: int | None = ..., seeds: None = ..., resume: bool = ...,
+    accept_changes: bool = ..., init: "Place | Run | None" = ...,
+    tokenizer: "Place | Run | None" = ..., columns: Sequence[str] | None = ...,
+    processes: int | None = ..., device: str | None = ..., compile: bool = ...,
+    on_bad_utf8: OnBadUTF8 | None = ..., tensorboard: bool = ...,
+    config: Mapping[str, Any] | None = ..., allow_code: bool = ..., quiet: bool = ...,
+) -> "Run": ...  # fmt: skip
+@overload
+def train(
+    task: str, *, train: Files, out: Place, dev: Files | None = ..., model: str | None = ...,
+    preset: str | None = ..., steps: int | None = ..., minutes: float | None = ...,
+    seed: int | None = ..., seeds: Sequence[int], resume: bool = ...,
+    accept_changes: bool = ..., init: "Place | Run | None" = ...,
+    tokenizer: "Place | Run | None" = ..., columns: Sequence[str] | None = ...,
+    processes: int | None = ..., device: str | None = ..., compile: bool = ...,
+    on_bad_utf8: OnBadUTF8 | None = ..., tensorboard: bool = ...,
+    config: Mapping[str, Any] | None = ..., allow_code: bool = ..., quiet: bool = ...,
+) -> "list[Run]": ...  # fmt: skip
 def train(  # noqa: PLR0913  the flags of `saccade train`, by the same names
     task: str,
     *,
-    train: str | Path | Sequence[str | Path],
-    out: str | Path,
-    dev: str | Path | Sequence[str | Path] | None = None,
+    train: Files,
+    out: Place,
+    dev: Files | None = None,
     model: str | None = None,
     preset: str | None = None,
     steps: int | None = None,
     minutes: float | None = None,
     seed: int | None = None,
+    seeds: Sequence[int] | None = None,
     resume: bool = False,
     accept_changes: bool = False,
-    init: "str | Path | Run | None" = None,
-    tokenizer: "str | Path | Run | None" = None,
+    init: "Place | Run | None" = None,
+    tokenizer: "Place | Run | None" = None,
+    columns: Sequence[str] | None = None,
+    processes: int | None = None,
+    device: str | None = None,
+    compile: bool = False,  # noqa: A002
+    on_bad_utf8: OnBadUTF8 | None = None,
+    tensorboard: bool = False,
     config: Mapping[str, Any] | None = None,
     allow_code: bool = False,
     quiet: bool = False,
-) -> "Run":
-    """Train a model and return its run; `config` holds any other setting, by section.
+) -> "Run | list[Run]":
+    """Train a model and return its run, with `seeds` one for each; `config`: any other setting.
 
     For instance config={"model": {"dim": 64}, "train": {"peak_rate": 1e-3}}. Raises InputError
     when the call or the data is wrong, TrainingError when the work fails, Interrupted at a signal.
@@ -89,23 +122,20 @@ def train(  # noqa: PLR0913  the flags of `saccade train`, by the same names
     from saccade.config import merge
 
     flags = TrainFlags(
-        out=Path(out),
-        train=_names(train),
-        dev=None if dev is None else _names(dev),
-        model=model,
-        preset=preset,
-        steps=steps,
-        minutes=minutes,
-        seed=seed,
-        resume=resume,
-        accept_changes=accept_changes,
+        out=Path(out), train=_names(train), dev=None if dev is None else _names(dev),
+        model=model, preset=preset, steps=steps, minutes=minutes, seed=seed,
+        seeds=None if seeds is None else ",".join(map(str, seeds)),
+        resume=resume, accept_changes=accept_changes,
         init=None if init is None else str(Path(init)),
         tokenizer=None if tokenizer is None else str(Path(tokenizer)),
-        allow_code=allow_code,
-    )
-    (run,) = train_with(flags, merge(config or {}, flags.layer(task)), [], quiet=quiet)
-    return run
+        columns=None if columns is None else ",".join(_names(columns)),
+        processes=processes, device=device, compile=compile, on_bad_utf8=on_bad_utf8,
+        tensorboard=tensorboard, allow_code=allow_code,
+    )  # fmt: skip
+    tables = merge(config or {}, flags.layer(task))
+    runs = train_with(flags, tables, flags.seed_list(), quiet=quiet)
+    return runs[0] if seeds is None else runs
 
 
-def _names(files: str | Path | Sequence[str | Path]) -> list[str]:
+def _names(files: Files) -> list[str]:
     return [str(file) for file in ([files] if isinstance(files, (str, Path)) else files)]

@@ -5,6 +5,7 @@ import inspect
 import json
 import os
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -32,6 +33,7 @@ from saccade.training import pool
 from saccade.training.model import Model
 from saccade.training.pool import Job, Loading, Pool, Work, jobs
 from saccade.training.settings import DEFAULT_MINUTES, TrainConfig, resolve
+from saccade.training.signals import Interrupted
 
 Saccade = Callable[..., Said]
 ODD = "the cat\n\nbig\0 red\nold\u2028man\n   \n</s> <pad>\n".encode()
@@ -56,6 +58,25 @@ def test_the_minutes_of_a_verb_in_a_script_begin_with_the_verb(
     with pytest.raises(SystemExit):
         main(words)
     assert begun[-1] == -1e9
+
+
+def test_how_to_continue_is_told_in_the_words_of_the_verb(
+    saccade: Saccade, corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in those of the script that it is a step of."""
+
+    def stop(*_: object, **__: object) -> None:
+        raise Interrupted(2)
+
+    monkeypatch.setattr("saccade.cli.train.train_with", stop)
+    monkeypatch.setattr("sys.argv", ["recipe.py", "--fast", "--resume"])
+    words = train_arguments(corpus, tmp_path / "run")
+    for called in (words, [*words, "--resume"]):
+        said = saccade(*called)
+        assert said.code == 130
+        assert said.err.splitlines()[-1].strip() == f"saccade {shlex.join(words)} --resume"
+    said = saccade("demo", "--quick", "--out", tmp_path / "demo")
+    assert said.err.endswith(f"saccade demo --quick --out {tmp_path / 'demo'}\n")
 
 
 def test_train_answers_on_standard_output_and_talks_on_standard_error(

@@ -235,7 +235,7 @@ def test_it_is_scored_and_trained_on(imported: Path, tmp_path: Path) -> None:
 
 def test_an_imported_run_has_nothing_to_resume(imported: Path, tmp_path: Path) -> None:
     imported = shutil.copytree(imported, tmp_path / "run")
-    with pytest.raises(saccade.InputError, match="no files"):
+    with pytest.raises(saccade.InputError, match="no checkpoint to continue from"):
         train(saccade.Run(imported).config(), imported, resume=True)
 
 

@@ -40,10 +40,13 @@ def test_init_takes_over_weights_tokenizer_and_shape(tmp_path: Path, parent: Run
     ("setting", "told"),
     [
         ("model.dim=32", "model.dim is 16, not 32"),
+        ("model.dim=128", "model.dim is 16, not 128"),  # as the preset has it
+        ("model.layers=2", "model.layers is 1, not 2"),
         ("model.norm=rms", "model.norm is 'layer', not 'rms'"),
         ("model.score=dot", "model.score is 'scaled-dot', not 'dot'"),
         ("model.preset=small", "model.preset is 'tiny', not 'small'"),
         ("task.tokenizer=words", "task.tokenizer is 'characters', not 'words'"),
+        ("task.tokenizer=bpe", "task.tokenizer is 'characters', not 'bpe'"),  # the default
         ("task.vocab_size=70", "task.vocab_size is 4000, not 70"),
         ("task.joint=false", "task.joint is True, not False"),
         ("task.lowercase=true", "task.lowercase is False, not True"),
@@ -55,6 +58,55 @@ def test_init_refuses_what_it_would_not_heed(
     with pytest.raises(InputError, match=re.escape(told)):
         train(override(tiny(files), [setting]), tmp_path / "run", init=str(parent.path))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture
+def small(parent: Run, tmp_path: Path) -> Run:
+    """The same with another preset than the default; its values are all the parent's own."""
+    shutil.copytree(parent.path, tmp_path / "small")
+    config = tmp_path / "small" / "config.toml"
+    text = config.read_text()
+    assert 'preset = "tiny"' in text
+    config.write_text(text.replace('preset = "tiny"', 'preset = "small"'))
+    return Run(tmp_path / "small")
+
+
+def test_init_refuses_the_default_preset_of_a_run_with_another(
+    tmp_path: Path, small: Run, files: list[str]
+) -> None:
+    config = override(tiny(files), ["train.steps=1"])
+    with pytest.raises(InputError, match=r"model\.preset is 'small', not 'tiny'"):
+        train(override(config, ["model.preset=tiny"]), tmp_path / "run", init=str(small.path))
+    assert not (tmp_path / "run").exists()
+    same = override(config, ["model.preset=small"])
+    run, _ = train(same, tmp_path / "run", init=str(small.path))
+    assert run.settings().model == small.settings().model
+
+
+def test_init_refuses_another_tokenizer_also_on_resume_and_of_a_grandparent(
+    tmp_path: Path, parent: Run, files: list[str]
+) -> None:
+    config = override(tiny(files), ["train.steps=1"])
+    child, _ = train(config, tmp_path / "child", init=str(parent.path))
+    more = override(config, ["train.steps=2"])
+    for setting, out, init in (
+        ("task.tokenizer=bpe", child.path, parent.path),
+        ("task.tokenizer=bpe", tmp_path / "next", child.path),
+        ("model.dim=128", child.path, parent.path),
+    ):
+        with pytest.raises(InputError, match="--init keeps the shape and the tokenizer"):
+            train(override(more, [setting]), out, init=str(init), resume=True)
+    train(more, child.path, init=str(parent.path), resume=True)
+    named = override(config, [f"task.tokenizer={parent.path}/"])
+    train(named, tmp_path / "next", init=str(child.path))  # the kind, or where it came from
+
+
+def test_init_heeds_a_dropout_that_is_the_default(
+    tmp_path: Path, parent: Run, files: list[str]
+) -> None:
+    sets = ["model.dropout=0.1", "train.steps=1"]
+    run, _ = train(override(tiny(files), sets), tmp_path / "run", init=str(parent.path))
+    assert run.settings().model == {**parent.settings().model, "dropout": 0.1}
 
 
 def test_init_heeds_dropout(tmp_path: Path, parent: Run, files: list[str]) -> None:

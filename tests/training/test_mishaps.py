@@ -15,12 +15,16 @@ import torch
 from tiny_runs import Learn, close, mean, tiny, train, weights_at
 
 from saccade.config import override
-from saccade.errors import TrainingError
+from saccade.errors import InputError, TrainingError
 from saccade.tasks.objectives import TranslateObjective
+from saccade.tasks.translate import Translate
 from saccade.training import checkpoint, trainer
 from saccade.training.checkpoint import load_tensors, steps
+from saccade.training.crew import Crew, assemble
+from saccade.training.failures import answer_of, attempted, out_of_memory
 from saccade.training.run import Run
 from saccade.training.signals import Interrupted
+from saccade.training.team import Team
 
 
 def poison(monkeypatch: pytest.MonkeyPatch, bad: Callable[[int], bool]) -> None:
@@ -107,14 +111,68 @@ def test_a_disk_that_stays_full_still_gives_a_model(
     assert any("metrics of step 10 not written" in text for text in warnings)
 
 
+OUT_OF_MEMORY = [
+    MemoryError(),
+    RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9"),
+    torch.OutOfMemoryError("CUDA out of memory"),
+]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY)
+def test_out_of_memory_in_an_evaluation_is_told(
+    learn: Learn, dev: list[str], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    def greedy(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(Translate, "measure", greedy)
+    told = r"out of memory in the evaluation at step 2; .*task\.dev.*train\.processes.*--resume"
+    with pytest.raises(TrainingError, match=told):
+        learn(f"task.dev={dev}", "train.eval_every=2")
+
+
+def test_what_an_evaluation_warns_of_is_told_once(
+    files: list[str], dev: list[str], tmp_path: Path
+) -> None:
+    sets = [f"task.dev={dev}", "train.eval_every=2", "task.max_length=3"]
+    _, warnings = train(override(tiny(files), sets), tmp_path / "run")
+    (told,) = [text for text in warnings if text.startswith("dev: ")]
+    assert "sources are too long" in told
+
+
 @pytest.mark.parametrize(
-    "error",
-    [
-        MemoryError(),
-        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9"),
-        torch.OutOfMemoryError("CUDA out of memory"),
-    ],
+    "error", [*OUT_OF_MEMORY, FloatingPointError("no number"), InputError("x")]
 )
+def test_an_error_of_another_process_is_what_it_was(error: Exception) -> None:
+    def work() -> None:
+        raise error
+
+    reply = json.loads(json.dumps(attempted(work)))
+    meant = MemoryError if out_of_memory(error) else type(error)
+    with pytest.raises(meant) as raised:
+        answer_of(reply)
+    assert str(raised.value) == str(error)
+    assert answer_of(attempted(lambda: [1])) == [1]
+
+
+def test_a_rank_tells_what_went_wrong_in_its_share_of_an_evaluation(
+    learn: Learn, dev: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measured(crew: Crew) -> Any:
+        raise FloatingPointError(f"rank {crew.team.rank} is beyond numbers")
+
+    run = learn(f"task.dev={dev}")
+    settings = run.settings()
+    task = settings.task_class.load(settings.task, run.path)
+    crew = assemble(run, settings, task, lambda _: Team(), lambda _: None)
+    monkeypatch.setattr(Crew, "measure_dev", measured)
+    with (tmp_path / "channel").open("w") as channel:
+        crew.report_dev(channel)
+    with pytest.raises(FloatingPointError, match="rank 0 is beyond numbers"):
+        answer_of(json.loads((tmp_path / "channel").read_text()))
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY)
 def test_out_of_memory_names_the_keys(
     learn: Learn, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:

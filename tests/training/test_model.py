@@ -1,5 +1,6 @@
 """A trained model in Python: loaded, called, scored."""
 
+import dataclasses
 import inspect
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import torch
 from tiny_runs import pairs, tiny, train, write_corpus
 
 import saccade
+from saccade.cli.train import TrainFlags
 from saccade.errors import InputError
 from saccade.tasks.translate import QUICK
 from saccade.training.model import Model
@@ -52,6 +54,32 @@ def test_train_in_python_says_what_is_wrong_and_takes_what_the_command_takes(
     assert all(getattr(saccade, name) for name in saccade.__all__)
 
 
+def test_train_in_python_takes_every_flag_of_the_command() -> None:
+    """What --set says, `config` does."""
+    flags = {field.name for field in dataclasses.fields(TrainFlags)} - {"set"}
+    assert flags <= inspect.signature(saccade.train).parameters.keys()
+
+
+def test_seeds_and_columns_in_python(tmp_path: Path) -> None:
+    table = tmp_path / "pairs.tsv"
+    rows = [("id", "mine", "yours"), *((str(n), *pair) for n, pair in enumerate(pairs(6)))]
+    table.write_text("".join("\t".join(row) + "\n" for row in rows) + "7\tcaf")
+    with table.open("ab") as file:
+        file.write(b"\xe9\tE\n")
+    runs = saccade.train(
+        "translate", train=table, out=tmp_path / "runs", seeds=[3, 4], columns=["mine", "yours"],
+        tokenizer="characters", processes=1, device="cpu", on_bad_utf8="skip", steps=1,
+        config={"model": tiny([])["model"], "train": {"batch_tokens": 200}}, quiet=True,
+    )  # fmt: skip
+    assert [run.path.name for run in runs] == ["seed-3", "seed-4"]
+    settings = runs[1].settings()
+    assert (settings.train.seed, settings.train.device) == (4, "cpu")
+    assert settings.task.columns == ("mine", "yours")
+    assert settings.task.on_bad_utf8 == "skip"
+    with pytest.raises(InputError, match="--seed is for one run"):
+        saccade.train("translate", train=table, out=tmp_path / "no", seed=1, seeds=[1, 2])
+
+
 def test_a_run_a_path_and_a_name_are_the_same(run: Run) -> None:
     said = [saccade.load(place)("a b").text for place in (run, run.path, str(run.path))]
     assert said[0] == said[1] == said[2]
@@ -74,6 +102,16 @@ def test_the_score_is_that_of_training(model: Model, run: Run, files: list[str])
         assert metric.signature == written["metrics"][metric.name]["signature"]
     assert found.examples == written["by_example"]
     assert found.counts == {"examples": 6}
+
+
+def test_what_is_odd_about_the_data_is_told_with_the_score(model: Model, tmp_path: Path) -> None:
+    for side, text in (("a", "a b\r\n\r\nc\r\n"), ("b", "B A\nB\nC\n")):
+        (tmp_path / side).write_text(text, newline="")
+    found = model.evaluate([str(tmp_path / side) for side in "ab"])
+    assert found.counts == {"examples": 2}
+    (told,) = found.warnings
+    assert "3 lines ending in CR LF" in told
+    assert "1 pairs dropped" in told
 
 
 def test_dropout_is_off(model: Model, run: Run) -> None:

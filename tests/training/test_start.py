@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,9 @@ from saccade.blocks.norms import LayerNorm
 from saccade.config import merge, override
 from saccade.errors import InputError, TrainingError
 from saccade.tasks.translate import Translate
-from saccade.training import machine
+from saccade.training import machine, trainer
 from saccade.training.checkpoint import load_tensors, steps
+from saccade.training.decide import refuse_contradictions
 from saccade.training.run import MARK, Run
 from saccade.training.start import Start, mean_and_spread, train_run, train_seeds
 
@@ -56,6 +58,58 @@ def test_resume_starts_when_there_is_nothing(tmp_path: Path, config: dict[str, A
     for out in (tmp_path / "empty", tmp_path / "new" / "deep"):
         run, _ = train(config, out, resume=True)
         assert run.weights.is_file()
+
+
+def test_a_final_model_without_checkpoints_is_not_begun_anew(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    run, _ = train(config, tmp_path / "run")
+    shutil.rmtree(run.checkpoints)
+    before = everything(run.path)
+    for sets in ([], ["train.steps=9"]):
+        with pytest.raises(InputError, match=r"a model but no checkpoint .* --out.* --init .*run"):
+            train(override(config, sets), run.path, resume=True)
+    assert everything(run.path) == before
+
+
+def test_one_that_died_between_its_first_model_and_checkpoint_begins_anew(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    whole, _ = train(config, tmp_path / "whole")
+    run, _ = train(config, tmp_path / "run")
+    shutil.rmtree(run.checkpoints)
+    run.card.unlink()
+    _, warnings = train(config, run.path, resume=True)
+    assert f"{run.path} ended before its first checkpoint: it begins anew" in warnings
+    assert run.weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_a_final_model_has_a_checkpoint_before_its_card(
+    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def card(training: trainer.Trainer) -> str:
+        assert steps(training.crew.run.checkpoints)
+        raise Killed
+
+    monkeypatch.setattr(trainer, "model_card", card)
+    config = override(config, ["train.save_every=100", "train.eval_every=100"])
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run")
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_is_not_begun_anew(
+    tmp_path: Path, files: list[str]
+) -> None:
+    config = override(tiny(files), ["train.save_every=1"])
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(3))
+    run = Run(tmp_path / "run")
+    for file in run.checkpoints.glob("*/state.json"):
+        file.write_bytes(b"{}")
+    before = everything(run.path)
+    with pytest.raises(InputError, match="no checkpoint of it can be read; choose another --out"):
+        train(config, run.path, resume=True)
+    assert everything(run.path) == before
 
 
 @pytest.mark.parametrize(
@@ -225,6 +279,23 @@ def test_seeds_are_runs_side_by_side(tmp_path: Path, files: list[str]) -> None:
     assert alone.weights.read_bytes() == runs[1].weights.read_bytes()
 
 
+def test_the_folder_of_several_seeds_is_theirs_alone(tmp_path: Path, files: list[str]) -> None:
+    config = override(tiny(files), ["train.steps=1"])
+    run, _ = train(config, tmp_path / "run")
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    before = everything(tmp_path)
+    for start in (Start(), Start(resume=True)):
+        with pytest.raises(InputError, match="holds a run already; several seeds need another"):
+            train_seeds(config, run.path, [1, 2], start)
+        with pytest.raises(InputError, match="not empty and holds no runs of several seeds"):
+            train_seeds(config, tmp_path / "mine", [1, 2], start)
+    assert everything(tmp_path) == before
+    train_seeds(config, tmp_path / "seeds", [1])
+    (tmp_path / "seeds" / "charts").mkdir()  # as of any run, what was laid beside may stay
+    assert len(train_seeds(config, tmp_path / "seeds", [2])) == 1
+
+
 def test_mean_and_spread() -> None:
     mean, spread = mean_and_spread([1.0, 2.0, 3.0])
     assert (mean, spread) == pytest.approx((2.0, 1.0))
@@ -285,6 +356,15 @@ def test_unset_budget_is_a_default_of_minutes(tmp_path: Path, files: list[str]) 
     run = Run(tmp_path / "run")
     assert run.config()["train"]["minutes"] == 15
     assert steps(run.checkpoints) == []
+
+
+def test_the_rate_of_the_paper_needs_a_width(tmp_path: Path, files: list[str]) -> None:
+    config = override(tiny(files), ["train.schedule=paper", "train.steps=1"])
+    run, _ = train(config, tmp_path / "run")
+    settings = run.settings()
+    without = {name: value for name, value in settings.model.items() if name != "dim"}
+    with pytest.raises(InputError, match=r"'paper' is a formula of model\.dim, which transformer"):
+        refuse_contradictions(dataclasses.replace(settings, model=without))
 
 
 def test_patience_needs_something_to_count(tmp_path: Path, files: list[str]) -> None:

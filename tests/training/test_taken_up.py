@@ -1,5 +1,6 @@
 """A run that is taken up again: what may have changed since, what may not, and what follows."""
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -22,7 +23,7 @@ from tiny_runs import (
 from saccade.config import merge, override
 from saccade.errors import InputError
 from saccade.training import decide, trainer
-from saccade.training.checkpoint import load_tensors, steps
+from saccade.training.checkpoint import load, load_tensors, save, steps
 from saccade.training.run import Run
 from saccade.training.settings import MAY_CHANGE
 from saccade.training.standing import Standing
@@ -109,6 +110,24 @@ def test_a_budget_that_is_not_said_again_holds_on(tmp_path: Path, config: dict[s
 @pytest.mark.parametrize(("old", "now"), [(None, []), (12.5, [12.5]), ([1.0, 2.0], [1.0, 2.0])])
 def test_the_best_of_an_older_checkpoint_is_understood(old: Any, now: list[float]) -> None:
     assert Standing.of({"step": 3, "best": old}) == Standing(step=3, best=now)
+
+
+@pytest.mark.parametrize(
+    ("change", "key"), [({"mood": 1}, "mood"), ({"best": None}, "best"), ({"step": None}, "step")]
+)
+def test_a_checkpoint_of_another_saccade_is_told(
+    tmp_path: Path, files: list[str], change: dict[str, Any], key: str
+) -> None:
+    run, _ = train(override(tiny(files), ["train.steps=1"]), tmp_path / "run")
+    (found,) = steps(run.checkpoints)
+    whole = load(run.checkpoints / f"step-{found:08d}")
+    state = {**whole.state, **change}
+    state = {name: value for name, value in state.items() if name != key or value is not None}
+    save(run.checkpoints, dataclasses.replace(whole, state=state))
+    before = everything(run.path)
+    with pytest.raises(InputError, match=rf"step 1 was written by another saccade \(key '{key}'\)"):
+        train(override(tiny(files), ["train.steps=2"]), run.path, resume=True)
+    assert everything(run.path) == before
 
 
 # --- with another config -----------------------------------------------------------------------

@@ -150,6 +150,7 @@ def _with_dashes(arguments: Sequence[str]) -> list[str]:
 def run(arguments: Sequence[str], started_at: float | None = None) -> int:
     """The exit code of a verb, begun now or then; what goes wrong is told in one message."""
     train.began_at.set(time.monotonic() if started_at is None else started_at)
+    train.called_with.set(tuple(arguments))
     try:
         code = app(
             _with_dashes(arguments), exit_on_error=False, print_error=False,
@@ -162,16 +163,27 @@ def run(arguments: Sequence[str], started_at: float | None = None) -> int:
     except InputError as error:
         note(f"error: {error}")
         return WRONG_INPUT
-    except TrainingError as error:
-        note(f"error: {error}")
-        return FAILED
     except BrokenPipeError:  # the reader went away: `main` ends quietly
         raise
     except OSError as error:
         where = "" if error.filename is None else f"{error.filename}: "
         note(f"error: {where}{error.strerror or error}")
         return WRONG_INPUT if error.errno in WRONG_PLACE else FAILED
+    except (FloatingPointError, MemoryError, RuntimeError) as error:
+        note(f"error: {_work_failed(error)}")
+        return FAILED
     except KeyboardInterrupt:
         note("interrupted")
         return INTERRUPTED
     return code if isinstance(code, int) else 0
+
+
+def _work_failed(error: Exception) -> str:
+    """What to say where a verb has no better word; an error that nobody foresaw is raised."""
+    if isinstance(error, (TrainingError, FloatingPointError)):
+        return str(error)
+    from saccade.training.failures import out_of_memory
+
+    if out_of_memory(error):
+        return "out of memory; take a smaller model, or lower --workers, --processes or --beam"
+    raise error

@@ -2,7 +2,6 @@
 
 import math
 import shutil
-import sys
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -51,6 +50,7 @@ class DemoFlags:
 
 def demo(*, flags: DemoFlags = DemoFlags()) -> int | None:
     """Train a French-English translator on the built-in corpus, score it, look inside it."""
+    from saccade.cli.train import called_with
     from saccade.training.model import load
     from saccade.training.signals import Interrupted
 
@@ -63,7 +63,7 @@ def demo(*, flags: DemoFlags = DemoFlags()) -> int | None:
     try:
         run = _trained(flags)
     except Interrupted as stop:
-        note(f"{stop}; the demo starts anew with: {this_command(*sys.argv[1:])}")
+        note(f"{stop}; the demo starts anew with: {this_command(*called_with.get())}")
         return stop.exit_code
     model = load(run.path)
     tested = _score(page, model, quick=flags.quick)

@@ -144,16 +144,18 @@ def score_all(
     changes: Sequence[str] = (),
 ) -> "Evaluation":
     """The scores of a data set, the work dealt out to as many processes as pay."""
+    from saccade.training.failures import told_of
     from saccade.training.pool import JOB, Work
 
     units = model.task.units(examples)
     work = Work(decoding.options(model.task.options))
     engine = flags.engine(model, work, JOB * len(units), changes)
     try:
-        engine.warm_up()
-        begun_at = time.monotonic()
-        measures = list(engine.measure(units))
-        seconds = max(time.monotonic() - begun_at, 1e-9)
+        with told_of(model.run.path, "scoring"):
+            engine.warm_up()
+            begun_at = time.monotonic()
+            measures = list(engine.measure(units))
+            seconds = max(time.monotonic() - begun_at, 1e-9)
     finally:
         engine.close()
     return replace(model.task.score(examples, measures), seconds=seconds)

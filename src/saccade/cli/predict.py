@@ -106,6 +106,7 @@ def predict(
     run
         A folder that `saccade train` made.
     """
+    from saccade.training.failures import told_of
     from saccade.training.model import load
     from saccade.training.pool import Work
 
@@ -119,14 +120,14 @@ def predict(
         options = replace(options, stop=[_unescaped(stop) for stop in options.stop])
     if places.stream:
         _refuse_with_stream(places, decoding)
-        with _written(places.output) as out:
+        with _written(places.output) as out, told_of(run, "predicting"):
             for piece in _stream(model, places, options):
                 out.write(piece)
                 out.flush()
         return
     work = Work(options, None if places.alignments is None else _checked(model, reading))
     links = nullcontext() if places.alignments is None else _written(places.alignments)
-    with _written(places.output) as out, links as aligned:
+    with _written(places.output) as out, links as aligned, told_of(run, "predicting"):
         plain = _as_nbest if options.nbest > 1 else _as_line
         show = _as_json if places.json else plain
         for number, answer in enumerate(_answers(model, places, work, engine)):
@@ -177,7 +178,7 @@ def _answers(
 
 def _blocks(places: Places) -> Iterator[tuple[int, list[str]]]:
     """Lines, some at a time, and the place of the first; one by one if somebody waits for each."""
-    from saccade.data.lines import read_lines
+    from saccade.data.lines import TextReport, read_lines
 
     counts: Counter[str] = Counter()
     lines = read_lines(places.input, on_bad_utf8=places.on_bad_utf8, counts=counts)
@@ -186,8 +187,8 @@ def _blocks(places: Places) -> Iterator[tuple[int, list[str]]]:
     while texts := list(islice(lines, size)):
         yield start, [_unescaped(text) for text in texts] if places.unescape else texts
         start += len(texts)
-    if counts["bad_utf8"]:
-        warn(f"{_named(places.input)}: {counts['bad_utf8']:,} lines of invalid UTF-8 repaired")
+    if summary := TextReport(**{**counts, "empty": 0}).summary():  # a blank line is an input, too
+        warn(f"{_named(places.input)}: {summary}")
 
 
 def _warn_cut(places: Places, number: int, read: int) -> None:

@@ -1,7 +1,6 @@
 """saccade train: from files to a run."""
 
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -21,6 +20,8 @@ Files = Annotated[list[str] | None, Parameter(consume_multiple=True, negative=()
 
 # When the verb began: a budget of minutes is counted from there. None: as it starts to train.
 began_at: ContextVar[float | None] = ContextVar("began_at", default=None)
+# The words of the verb: those of the process, or of a step of a script.
+called_with: ContextVar[Sequence[str]] = ContextVar("called_with", default=())
 
 
 @Parameter(name="*")
@@ -156,7 +157,8 @@ def train(task: str | None = None, /, *, flags: TrainFlags) -> int | None:
     try:
         runs = train_with(flags, flags.tables(task), seeds, started_at=began_at.get())
     except Interrupted as stop:
-        again = sys.argv[1:] if "--resume" in sys.argv else [*sys.argv[1:], "--resume"]
+        words = called_with.get()
+        again = words if "--resume" in words else [*words, "--resume"]
         note(f"{stop}; everything is saved in {flags.out}. To continue:")
         note(f"  {this_command(*again)}")
         return stop.exit_code

@@ -76,7 +76,7 @@ def read_folder(folder: Path, run: Run, warn: Warn) -> Run:
         run.write_weights(weights, {"format": "pt"})
         run.write_environment({"imported": origin, "data": {}})
         size = sum(tensor.numel() for tensor in weights.values())
-        run.write_text("README.md", imported_card(run, settings, origin, size))
+        run.write_text(run.card.name, imported_card(run, settings, origin, size))
         run.begin(settings)
     return run
 

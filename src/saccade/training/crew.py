@@ -14,6 +14,7 @@ from saccade.errors import InputError, TrainingError
 from saccade.randomness import key
 from saccade.tasks.task import Order, Plain, Task
 from saccade.training import carry
+from saccade.training.failures import answer_of, attempted
 from saccade.training.loop import Command, Learner, Weights, call
 from saccade.training.machine import autocast, device_of, keep_memory
 from saccade.training.run import Run, build_module
@@ -62,7 +63,7 @@ class Crew:
 
     def report_dev(self, channel: TextIO) -> None:
         """Hand this rank's share to rank 0."""
-        channel.write(json.dumps(self.measure_dev()) + "\n")
+        channel.write(json.dumps(attempted(self.measure_dev)) + "\n")
         channel.flush()
 
     def collect_dev(self) -> list[Plain]:
@@ -74,7 +75,7 @@ class Crew:
             if not line:
                 member.wait()
                 self.team.check()
-            found += [(number, measure) for number, measure in json.loads(line)]
+            found += [(number, measure) for number, measure in answer_of(json.loads(line))]
         return [measure for _, measure in sorted(found, key=lambda each: each[0])]
 
     # --- what is carried from update to update

@@ -41,9 +41,14 @@ def _one_update(train: TrainConfig) -> TrainConfig:
 
 def refuse_contradictions(settings: Settings) -> None:
     """Settings that cannot go together, or not on this machine, said before anything is done."""
+    train = settings.train
+    if train.schedule == "paper" and "dim" not in settings.model:
+        raise InputError(
+            f"train.schedule 'paper' is a formula of model.dim, which {settings.model_name} has "
+            "not: take inverse-sqrt, of the same shape, with train.peak_rate"
+        )
     if counts(settings.model_class):
         return
-    train = settings.train
     endless = train.steps is None and train.minutes is None
     if endless and train.patience is not None and train.schedule in ("linear", "cosine"):
         raise InputError(

@@ -61,6 +61,11 @@ def processes_that_pay(device: str, batch_tokens: int, compiled: bool) -> int:
     return max(1, min(cores(), batch_tokens // 256))
 
 
+def python_command(module: str, *arguments: str) -> list[str]:
+    """A module of ours in a process of its own; -P: no file of the current folder is imported."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
 def one_thread_environment() -> dict[str, str]:
     """For a process of ours: one thread, and saccade found where this one found it."""
     source = str(Path(__file__).parents[2])

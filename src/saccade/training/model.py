@@ -1,6 +1,7 @@
 """A trained model, ready to be called: what `saccade.load` gives."""
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -91,10 +92,12 @@ class Model:
         return word_map(self.task, text, prediction, steps_late)
 
     def evaluate(self, files: Sequence[str], options: Options = None) -> Evaluation:
-        """The task's metrics on a data set."""
-        examples = self.task.examples(files, lambda _: None)
+        """The task's metrics on a data set; its warnings name what is odd about the data, too."""
+        odd: list[str] = []
+        examples = self.task.examples(files, odd.append)
         measures = [self.measure(unit, options) for unit in self.task.units(examples)]
-        return self.task.score(examples, measures)
+        found = self.task.score(examples, measures)
+        return replace(found, warnings=[*odd, *found.warnings])
 
     @torch.no_grad()
     def measure(self, unit: Plain, options: Options = None) -> Plain:

@@ -24,7 +24,7 @@ class Progress:
 class Rates:
     peak: float
     warmup: int  # updates
-    dim: int  # the model's width, for the paper's formula
+    dim: int | None  # the model's width, for the paper's formula; not every model has one
     floor: float = 0.0  # share of the peak that linear and cosine end with
 
 
@@ -50,6 +50,7 @@ def _inverse_sqrt(progress: Progress, rates: Rates) -> float:
 
 def _paper(progress: Progress, rates: Rates) -> float:
     """Vaswani et al. 2017, eq. 3:  dim^-0.5 min(step^-0.5, step warmup^-1.5); `peak` is unused."""
+    assert rates.dim is not None
     warmup = max(rates.warmup, 1)
     return rates.dim**-0.5 * min(progress.step**-0.5, progress.step * warmup**-1.5)
 

@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TypeVar
@@ -20,11 +21,12 @@ from typing import Any, TypeVar
 import torch
 
 from saccade.decoding.options import DecodeOptions
-from saccade.errors import InputError, TrainingError
+from saccade.errors import TrainingError
 from saccade.inspection.alignment import pharaoh
 from saccade.inspection.alignment_error import LINKERS, STEPS_LATE, Reading
 from saccade.tasks.task import Plain, Prediction
-from saccade.training.machine import keep_memory, one_thread_environment
+from saccade.training.failures import answer_of, attempted
+from saccade.training.machine import keep_memory, one_thread_environment, python_command
 from saccade.training.model import Model, Precision, load
 from saccade.training.team import follow_parent, private_output
 
@@ -118,7 +120,7 @@ class Pool:
 
     def __init__(self, run: Path, work: Work, workers: int, settings: "Loading"):
         first = {**dataclasses.asdict(work), "loading": dataclasses.asdict(settings)}
-        command = [sys.executable, "-m", "saccade.training.pool", str(run)]
+        command = python_command("saccade.training.pool", str(run))
         self.members = [_Worker(command, first, number) for number in range(1, workers + 1)]
         self.idle: SimpleQueue[_Worker] = SimpleQueue()
         for member in self.members:
@@ -203,14 +205,10 @@ class _Worker:
             line = process.stdout.readline()
         if not line.endswith("\n"):
             code = process.wait()
-            raise TrainingError(
-                f"prediction worker {self.number} ended with code {code}; is there enough memory "
-                "for so many? Try --workers 1"
-            )
-        answer = json.loads(line)
-        if "error" in answer:
-            raise InputError(answer["error"])
-        return answer["answer"]
+            killed = "is there enough memory for so many? Try --workers 1"
+            why = killed if code < 0 else "what it said itself is above"
+            raise TrainingError(f"prediction worker {self.number} ended with code {code}; {why}")
+        return answer_of(json.loads(line))
 
     def end(self) -> None:
         """Whatever it does: it holds nothing that has to be kept."""
@@ -239,14 +237,14 @@ def main(run: str) -> None:
     reading = None if first["reading"] is None else Reading(**first["reading"])
     work = Work(DecodeOptions(**first["options"]), reading)
     model: Model | None = None
+
+    def answer(duty: Plain) -> Plain:
+        nonlocal model
+        model = model or load(run, **first["loading"])
+        return _done(model, work, duty)
+
     for line in lines:
-        reply: dict[str, Any]
-        try:
-            model = model or load(run, **first["loading"])
-            reply = {"answer": _done(model, work, json.loads(line))}
-        except InputError as error:
-            reply = {"error": str(error)}
-        channel.write(json.dumps(reply) + "\n")
+        channel.write(json.dumps(attempted(partial(answer, json.loads(line)))) + "\n")
         channel.flush()
 
 

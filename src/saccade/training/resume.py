@@ -31,10 +31,11 @@ class Resumed:
     @property
     def finished(self) -> bool:
         """Whether that checkpoint ended the run, and no limit was raised or lifted since."""
-        if self.found is None or not self.found.state["finished"]:
+        if self.found is None:
             return False
-        ended, budget = Standing.of(self.found.state).budget, self.settings.train.budget
-        return all(budget.get(name, math.inf) <= value for name, value in ended.items())
+        then, budget = Standing.of(self.found.state), self.settings.train.budget
+        within = (budget.get(name, math.inf) <= value for name, value in then.budget.items())
+        return then.finished and all(within)
 
     def restore(self, trainer: Trainer) -> None:
         """Put a trainer where the run stands."""

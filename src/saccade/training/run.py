@@ -52,6 +52,11 @@ class Run:
         return self.path / "model.safetensors"
 
     @property
+    def card(self) -> Path:
+        """Written when the model is final."""
+        return self.path / "README.md"
+
+    @property
     def tokens(self) -> Path:
         return self.path / "tokens"
 

@@ -1,5 +1,6 @@
 """Where a run stands: what it has done, how good it was, and what it may still choose from."""
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Mapping
@@ -7,6 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from saccade.tasks.task import Evaluation
+
+NEEDED = {"step", "best"}  # in the state of every checkpoint; what came later has a default
 
 
 @dataclass(slots=True)
@@ -29,6 +32,12 @@ class Standing:
     values: dict[str, float] = field(default_factory=dict)  # the merit of each of those on dev
     finished: bool = False
     budget: dict[str, float] = field(default_factory=dict)  # it finished with
+
+    @classmethod
+    def strange(cls, state: Mapping[str, Any]) -> str | None:
+        """A key that this saccade does not know, or that every saccade has written and is gone."""
+        unknown = state.keys() - {each.name for each in dataclasses.fields(cls)}
+        return min(unknown | (NEEDED - state.keys()), default=None)
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> "Standing":

@@ -13,9 +13,9 @@ from torch import nn
 
 from saccade.config import merge
 from saccade.errors import InputError
-from saccade.tasks.vocabularies import VOCABULARY, taken_over
 from saccade.training import checkpoint
-from saccade.training.checkpoint import load_tensors
+from saccade.training.adapt import alike, initialise
+from saccade.training.checkpoint import Checkpoint
 from saccade.training.counting import assemble_counting, counts
 from saccade.training.crew import assemble, refuse_batch_statistics
 from saccade.training.decide import decided, refuse_contradictions
@@ -27,12 +27,11 @@ from saccade.training.resume import (
     check_fits,
     taken_up,
 )
-from saccade.training.run import Run, build_module, named_weights
+from saccade.training.run import Run, build_module
 from saccade.training.settings import Settings, resolve
+from saccade.training.standing import Standing
 from saccade.training.team import Team, gather_team
 from saccade.training.trainer import Events, Trainer
-
-DROPOUTS = ("dropout", "attention_dropout", "ffn_dropout")  # of a model: not of its shape
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,10 +65,11 @@ def _begun(
     run: Run, config: Mapping[str, Any], start: Start, events: Events
 ) -> tuple[Any, Resumed]:
     """The task and the settings of a run that is there now, as it was or as it was made."""
-    settings = resolve(config, allow_code=start.allow_code)
+    settings, allow_code = resolve(config, allow_code=start.allow_code), start.allow_code
     if not run.exists:
         if start.init is not None:
-            settings = _like(settings, config, Run(Path(start.init)), start)
+            like = Run(Path(start.init))
+            settings = alike(settings, config, like, resumes=False, allow_code=allow_code)
         settings = decided(settings)
         refuse_contradictions(settings)
         return _prepared(run, settings, start, events)
@@ -78,10 +78,10 @@ def _begun(
             f"{run.path} holds a run already; add --resume to continue it, or choose another --out"
         )
     if start.init is not None:  # it was made like that one, which may be gone by now
-        settings = _like(settings, config, run, start)
-    found = checkpoint.load_latest(run.checkpoints, events.warn)
+        settings = alike(settings, config, run, resumes=True, allow_code=allow_code)
+    found = _latest(run, events)
     accept = start.accept_changes
-    resumed = taken_up(run, settings, found, allow_code=start.allow_code, accept=accept)
+    resumed = taken_up(run, settings, found, allow_code=allow_code, accept=accept)
     if resumed.finished:
         return None, resumed
     task = resumed.settings.task_class.load(resumed.settings.task, run.path)
@@ -89,6 +89,28 @@ def _begun(
     resumed = check_data(run, resumed, task, events, accept=accept)
     run.begin(resumed.settings)
     return task, resumed
+
+
+def _latest(run: Run, events: Events) -> Checkpoint | None:
+    """What to go on from; None only of a run that died before its first checkpoint."""
+    found = checkpoint.load_latest(run.checkpoints, events.warn)
+    if found is not None and (key := Standing.strange(found.state)) is not None:
+        raise InputError(
+            f"{run.path}: its checkpoint of step {found.step} was written by another saccade (key "
+            f"{key!r}); continue with that one, or choose another --out"
+        )
+    if found is not None:
+        return found
+    if run.card.is_file():  # it was finished, or imported
+        raise InputError(
+            f"{run.path} has a model but no checkpoint to continue from; choose another --out, or "
+            f"start from it with --init {run.path}"
+        )
+    if checkpoint.steps(run.checkpoints):
+        raise InputError(f"{run.path}: no checkpoint of it can be read; choose another --out")
+    if run.metrics():
+        events.warn(f"{run.path} ended before its first checkpoint: it begins anew")
+    return None
 
 
 def _train(
@@ -148,10 +170,24 @@ def train_seeds(
     events: Events = Events(),
 ) -> list[Run]:
     """The same config with several seeds, one run each in `out/seed-N`."""
+    _refuse_taken(out)
     return [
         train_run(merge(config, {"train": {"seed": seed}}), out / f"seed-{seed}", start, events)
         for seed in seeds
     ]
+
+
+def _refuse_taken(out: Path) -> None:
+    """A folder for the runs of several seeds is new, or holds some of them already."""
+    if Run(out).exists:
+        raise InputError(f"{out} holds a run already; several seeds need another --out")
+    if not out.is_dir() or any(Run(path).exists for path in out.glob("seed-*")):
+        return
+    for path in out.iterdir():
+        if not path.is_dir() or not path.name.startswith("seed-"):
+            raise InputError(
+                f"{out} is not empty and holds no runs of several seeds; choose another --out"
+            )
 
 
 def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
@@ -173,51 +209,3 @@ def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tup
     run.write_environment(made if start.init is None else {**made, "init": start.init})
     run.begin(settings)
     return task, Resumed(settings)
-
-
-def _like(settings: Settings, config: Mapping[str, Any], like: Run, start: Start) -> Settings:
-    """Adapting a model keeps its shape and its tokenizer; what was asked of them is refused."""
-    theirs = like.settings(allow_code=start.allow_code)
-    where, resumes = like.path, like.path != Path(str(start.init))
-    if theirs.model_name != settings.model_name:
-        raise InputError(f"--init: {where} is a {theirs.model_name}, not {settings.model_name}")
-    if not resumes and not like.weights.is_file():
-        raise InputError(f"--init: {where} holds no model yet")
-    given = settings.given()
-    free = {name: given.pop(name) for name in DROPOUTS if name in given}
-    asked = {f"model.{name}": (value, theirs.model.get(name)) for name, value in given.items()}
-    if settings.preset != settings.model_class.default_preset:
-        asked["model.preset"] = (settings.preset, theirs.preset)
-    kind, tokenizer = settings.task.tokenizer, theirs.task.tokenizer if resumes else str(where)
-    usual = settings.task.__dataclass_fields__["tokenizer"].default
-    if not resumes and kind not in (usual, tokenizer):
-        asked["task.tokenizer"] = (kind, theirs.task.tokenizer)
-    then = {name: getattr(theirs.task, name) for name in VOCABULARY if hasattr(theirs.task, name)}
-    made = {**then, **taken_over(str(where))[1]}  # what they asked for, and what they got
-    for name in config.get("task", {}).keys() & made.keys():
-        mine = getattr(settings.task, name)
-        asked[f"task.{name}"] = (mine, made[name] if mine == made[name] else then[name])
-    for name, (mine, kept) in asked.items():
-        if mine != kept:
-            raise InputError(
-                f"--init keeps the shape and the tokenizer of {where}, where {name} is "
-                f"{kept!r}, not {mine!r}: leave it out, or train without --init"
-            )
-    model = {**theirs.model, **free}
-    fitted = merge(config, {"model": {**model, "preset": theirs.preset}})  # the task to this shape
-    task = resolve(fitted, allow_code=start.allow_code).task
-    task = dataclasses.replace(task, tokenizer=tokenizer, **made)
-    return dataclasses.replace(settings, model=model, preset=theirs.preset, task=task)
-
-
-def initialise(module: nn.Module, init: Run, events: Events) -> None:
-    """Take over every weight of `init` that this model has in the same shape."""
-    mine = named_weights(module)
-    theirs = load_tensors(init.weights)
-    fitting = {name for name in mine if name in theirs and theirs[name].shape == mine[name].shape}
-    for name in fitting:
-        mine[name].copy_(theirs[name])
-    if not fitting:
-        raise InputError(f"--init: no weight of {init.path} fits this model")
-    if missing := sorted(mine.keys() - fitting):
-        events.warn(f"--init: {len(missing)} weights are new, among them {missing[0]}")

@@ -22,7 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from saccade.errors import TrainingError
-from saccade.training.machine import PARENT, one_thread_environment
+from saccade.training.machine import PARENT, one_thread_environment, python_command
 
 SLOT = 64  # numbers a rank can hand over in one exchange
 _SPINS = 2000  # looks before the core is given up: most waits are shorter
@@ -124,7 +124,7 @@ def gather_team(size: int, floats: int, command: Sequence[str]) -> Team:
         place = [str(rank), str(size), str(descriptor)]
         team.members.append(
             subprocess.Popen(  # noqa: S603  our own interpreter and module
-                [sys.executable, "-m", *command, *place],
+                python_command(*command, *place),
                 stdout=subprocess.PIPE,
                 stdin=subprocess.DEVNULL,
                 pass_fds=[descriptor],

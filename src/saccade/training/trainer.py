@@ -17,6 +17,7 @@ from saccade.training import checkpoint
 from saccade.training.card import model_card
 from saccade.training.checkpoint import Checkpoint
 from saccade.training.crew import Crew
+from saccade.training.failures import told
 from saccade.training.loop import Command, Update, call, train
 from saccade.training.optim import SCHEDULES, Progress, Rates
 from saccade.training.run import named_weights
@@ -28,6 +29,8 @@ EVALUATIONS = 5  # over the budget, when eval_every is unset
 EVALUATING = 0.05  # share of the time they may take
 EVALUATION_SECONDS = 5.0  # a guess, until the first has been made
 SAVE_SECONDS = 60.0  # when save_every is unset
+AGAIN = "repeat with --resume --accept-changes"
+CALMER = f"lower train.peak_rate and {AGAIN}"  # the remedy for numbers that are none
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,7 @@ class Trainer:
         self.saved_at = time.monotonic()
         self.saved_step: int | None = None  # of the last good checkpoint
         self.signal = 0
+        self.warned: set[str] = set()  # what the evaluations of this sitting told
 
     # --- where it stands ---
 
@@ -79,7 +83,7 @@ class Trainer:
         rates = Rates(
             peak=self.config.peak_rate,
             warmup=self.config.warmup,
-            dim=self.crew.settings.model.get("dim", 1),
+            dim=self.crew.settings.model.get("dim"),
             floor=self.config.floor,
         )
         return SCHEDULES[self.config.schedule](Progress(step, self.share), rates)
@@ -133,19 +137,13 @@ class Trainer:
         return self.share >= 1 or (patience is not None and self.standing.stale >= patience)
 
     def _guarded(self, loop: Iterator[Update]) -> Update:
-        try:
+        memory = (
+            f"in update {self.standing.step + 1}, a batch of up to {self.config.batch_tokens} "
+            f"target positions; raise train.accumulate (now {self.config.accumulate}, same result "
+            f"in smaller pieces) or lower train.batch_tokens, then {AGAIN}"
+        )
+        with told(memory=memory, numbers=CALMER):
             return next(loop)
-        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-            if not isinstance(error, (torch.OutOfMemoryError, MemoryError)) and (
-                "can't allocate memory" not in str(error)
-            ):
-                raise
-            raise TrainingError(
-                f"out of memory in update {self.standing.step + 1}, a batch of up to "
-                f"{self.config.batch_tokens} target positions; raise train.accumulate "
-                f"(now {self.config.accumulate}, same result in smaller pieces) or lower "
-                "train.batch_tokens, then repeat with --resume --accept-changes"
-            ) from None
 
     def _account(self, update: Update) -> None:
         standing = self.standing
@@ -163,8 +161,7 @@ class Trainer:
         if standing.refused_in_a_row >= REFUSED_IN_A_ROW:
             raise TrainingError(
                 f"{REFUSED_IN_A_ROW} updates in a row had a loss or gradient that is not finite; "
-                "lower train.peak_rate and repeat with --resume --accept-changes, or look at the "
-                "batch named above"
+                f"{CALMER}, or look at the batch named above"
             )
         if update.step % 10 == 0 and update.applied:
             line = {
@@ -233,15 +230,20 @@ class Trainer:
 
     def evaluation(self) -> Evaluation:
         """The dev set by the weights as they are (or their moving average)."""
+        memory = (
+            f"in the evaluation at step {self.standing.step}; take the longest texts out of "
+            f"task.dev or lower train.processes (now {self.config.processes}), then {AGAIN}"
+        )
         with self._averaged():
             call(self.crew.learner, Command.EVALUATE)
-            try:
+            with told(memory=memory, numbers=CALMER):
                 measures = self.crew.collect_dev()
-            except FloatingPointError as error:
-                raise TrainingError(
-                    f"{error}; lower train.peak_rate and repeat with --resume --accept-changes"
-                ) from None
-        return self.crew.task.score(self.crew.dev, measures)
+        found = self.crew.task.score(self.crew.dev, measures)
+        for text in found.warnings:
+            if text not in self.warned:  # it holds for every evaluation
+                self.warned.add(text)
+                self.events.warn(f"dev: {text}")
+        return found
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:
@@ -347,13 +349,13 @@ class Trainer:
         standing, last = self.standing, None
         if self.crew.dev is not None and standing.evaluated_step != standing.step:
             last = self._evaluate()
-        if self.config.average > 1:
+        if self.config.average > 1 or self.saved_step is None:  # who has a card has a checkpoint
             self.save()
         if self.config.average > 1 and standing.averaged:
             self._average()
         elif not standing.best:
             self._write_model(self._chosen(), last)  # what it scored was no number
-        self.crew.run.write_text("README.md", model_card(self))
+        self.crew.run.write_text(self.crew.run.card.name, model_card(self))
         standing.finished, standing.budget = True, self.config.budget
         self.save()  # last: a run that says it is finished lacks nothing
         self.events.finish(self)
