@@ -65,12 +65,18 @@ class SearchOptions:
                 f"nbest is {self.nbest}, but only {self.beam} paths are kept: raise beam to "
                 f"{self.nbest} or lower nbest"
             )
+        if self.length is not None and self.min_length > self.length:
+            raise InputError(
+                f"min_length is {self.min_length:,}, but length is {self.length:,}: raise length "
+                "or lower min_length"
+            )
 
-    def max_length(self, source_length: int) -> int:
-        """The most tokens, eos counted, for a source of this length."""
+    def max_length(self, source_length: int, prefix_length: int = 0) -> int:
+        """The most tokens, eos counted, for a source and a forced prefix of these lengths."""
         if self.length is not None:
             return self.length
-        return min(LONGEST, max(1, int(self.max_ratio * source_length) + self.max_extra))
+        usual = max(1, int(self.max_ratio * source_length) + self.max_extra)
+        return min(LONGEST, max(prefix_length + usual, self.min_length + 1))
 
     def constraints(self, eos: int, others: Sequence[Constraint] = ()) -> tuple[Constraint, ...]:
         """Those that the options ask for, then the others."""

@@ -72,6 +72,7 @@ class Prediction:
     truncated: bool = False  # the input was longer than the model can read
     ids: list[int] = field(default_factory=list)  # of the text, without its end
     read: int = 0  # tokens of the input, without begin and end
+    finished: bool = True  # False: cut at the most tokens it may have
 
     def __str__(self) -> str:
         return self.text
