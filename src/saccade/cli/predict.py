@@ -138,8 +138,7 @@ def predict(
                 aligned.write(answer["alignment"] + "\n")
             if (number + 1) % BLOCK == 0:  # who reads along need not wait for the end
                 out.flush()
-    if unfinished and model.task.options.length is None:  # where a length is usual, it is the end
-        _warn_unfinished(places, unfinished)
+    _tell_unfinished(places, unfinished, model.task.options)
 
 
 def _checked(model: "Model", flags: ReadingFlags) -> "Reading":
@@ -198,7 +197,9 @@ def _warn_cut(places: Places, number: int, read: int) -> None:
     warn(f"{line}: too long, the model read {read:,} tokens of it")
 
 
-def _warn_unfinished(places: Places, count: int) -> None:
+def _tell_unfinished(places: Places, count: int, usual: "DecodeOptions") -> None:
+    if not count or usual.length is not None:  # where a length is usual, it is the end
+        return
     outputs = "1 output was" if count == 1 else f"{count:,} outputs were"
     told = "cut at the most tokens allowed: see --max-ratio, --max-extra and --length"
     warn(f"{_named(places.input)}: {outputs} {told}")

@@ -286,8 +286,8 @@ def _attention_parts(config: TransformerConfig) -> AttentionParts:
     kind, parameters = score_part(config.score)
     if kind.depends_on_position:
         raise InputError(
-            f"model.score = {config.score!r} looks at places, not at keys, and the places of a decoder's "
-            "own past move in its cache; take a score of keys, such as scaled-dot"
+            f"model.score = {config.score!r} looks at places, not at keys, and the places of a "
+            "decoder's own past move in its cache; take a score of keys, such as scaled-dot"
         )
     score = partial(kind, **parameters)
     return {"score": score, "bias": config.bias, "dropout": config.attention_dropout}

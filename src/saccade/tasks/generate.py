@@ -17,7 +17,6 @@ from saccade.data.documents import Passage
 from saccade.data.streams import TokenStream, build_stream, open_stream
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
-from saccade.decoding.constraints import Banned, Constraint, ForcedPrefix, RepetitionPenalty
 from saccade.decoding.options import DecodeOptions
 from saccade.decoding.sampling import Draw
 from saccade.decoding.search import beam_search
@@ -30,7 +29,13 @@ from saccade.inspection.traces import Tokens, Watch, watched_layers
 from saccade.tasks import perplexity
 from saccade.tasks.files import fingerprints, read_documents_of
 from saccade.tasks.next_token import NextToken
-from saccade.tasks.outputs import output_limits, prefix_ids, unsaid
+from saccade.tasks.outputs import (
+    output_constraints,
+    output_limits,
+    output_preferences,
+    prefix_ids,
+    unsaid,
+)
 from saccade.tasks.perplexity import Reading
 from saccade.tasks.rereading import looks, reread
 from saccade.tasks.task import Evaluation, Plain, Prediction, Warn
@@ -266,7 +271,8 @@ class Generate:
         steps = walk.stream(
             model, state, first=ids[-1], eos=self.tokenizer.eos,
             max_length=options.max_length(len(ids)), choose=self._choose(options, [number]),
-            constraints=options.constraints(self.tokenizer.eos, self._constraints(options, [ids])),
+            constraints=options.constraints(self.tokenizer.eos, output_constraints(self.unsaid)),
+            preferences=output_preferences(options, [ids]),
         )  # fmt: skip
         yield from spoken(self.tokenizer.decode, ids, (t for t, _ in steps), options.stop)
 
@@ -296,12 +302,6 @@ class Generate:
         never = unsaid(self.tokenizer)
         return never if self.ends else (*never, self.tokenizer.eos)
 
-    def _constraints(self, options: DecodeOptions, prompts: list[list[int]]) -> list[Constraint]:
-        found: list[Constraint] = [Banned(self.unsaid)]
-        if options.repetition_penalty != 1:
-            found.append(RepetitionPenalty(options.repetition_penalty, prompts))
-        return found
-
     @torch.inference_mode()
     def _continue(
         self,
@@ -317,9 +317,7 @@ class Generate:
         state = model.start(len(prompts), [ids[:-1] for ids in prompts])
         first, eos = [ids[-1] for ids in prompts], self.tokenizer.eos
         limits = output_limits(options, prompts, begun)
-        constraints = self._constraints(options, prompts)
-        if any(begun):
-            constraints.append(ForcedPrefix(begun))
+        constraints = output_constraints(self.unsaid, begun)
         if (options.beam > 1 or tree is not None) and not options.sample:
             return beam_search(
                 model, state, first=first, eos=eos, max_lengths=limits, options=options,
@@ -329,6 +327,7 @@ class Generate:
             model, state, first=first, eos=eos, max_lengths=limits,
             choose=self._choose(options, numbers),
             constraints=options.constraints(eos, constraints),
+            preferences=output_preferences(options, prompts),
         )  # fmt: skip
         ending = stopping(steps, self.tokenizer.decode, options.stop)
         found = walk.gather_hypotheses(

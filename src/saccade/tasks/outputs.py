@@ -3,6 +3,13 @@
 from collections.abc import Sequence
 
 from saccade.data.tokenizers import Tokenizer
+from saccade.decoding.constraints import (
+    Banned,
+    Constraint,
+    ForcedPrefix,
+    Preference,
+    RepetitionPenalty,
+)
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError
 
@@ -21,6 +28,24 @@ def prefix_ids(tokenizer: Tokenizer, prefix: str) -> list[int]:
             f"the prefix {prefix!r} holds what the vocabulary does not: leave that out"
         )
     return ids
+
+
+def output_constraints(
+    never: tuple[int, ...], begun: Sequence[Sequence[int]] = ()
+) -> list[Constraint]:
+    """Some tokens are never said, and each output begins as it was given."""
+    found: list[Constraint] = [Banned(never)]
+    if any(begun):
+        found.append(ForcedPrefix(begun))
+    return found
+
+
+def output_preferences(
+    options: DecodeOptions, prompts: Sequence[Sequence[int]]
+) -> list[Preference]:
+    """What the options say against repetition of the prompts and the outputs."""
+    penalty = options.repetition_penalty
+    return [] if penalty == 1 else [RepetitionPenalty(penalty, prompts)]
 
 
 def output_limits(

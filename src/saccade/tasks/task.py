@@ -83,7 +83,7 @@ class Evaluation:
     """Scores of a data set, and of each example in it."""
 
     metrics: list[Metric]
-    examples: list[dict[str, Any]]  # source, reference, hypothesis and scores of each
+    examples: list[dict[str, Any]]  # of translate: source, reference, prediction, its scores
     counts: dict[str, int]
     decoding: dict[str, Any] = field(default_factory=dict)  # how the predictions were made
     seconds: float | None = None  # that predicting took, without starting up

@@ -17,7 +17,6 @@ from saccade.data.batches import Order, PairBatch, collate, plan_eval
 from saccade.data.store import PairStore, build_store, open_store
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
-from saccade.decoding.constraints import Banned, Constraint, ForcedPrefix
 from saccade.decoding.options import DecodeOptions
 from saccade.decoding.sampling import Draw, sample
 from saccade.decoding.search import Hypothesis, beam_search
@@ -29,7 +28,7 @@ from saccade.inspection.traces import Tokens, Watch, attention_map, watched_laye
 from saccade.tasks.files import fingerprints, read_pairs_of
 from saccade.tasks.metrics import sentence_scores, translation_metrics
 from saccade.tasks.objectives import translate_objective
-from saccade.tasks.outputs import output_limits, prefix_ids, unsaid
+from saccade.tasks.outputs import output_constraints, output_limits, prefix_ids, unsaid
 from saccade.tasks.task import Evaluation, Objective, Plain, Prediction, Warn
 from saccade.tasks.vocabularies import (
     as_begun,
@@ -40,6 +39,7 @@ from saccade.tasks.vocabularies import (
 )
 
 ROWS = 64  # sentences decoded together
+LONGER = 4  # times the longest text of training is read; of more nothing but time would come
 QUICK = DecodeOptions(beam=1, max_ratio=1.5, max_extra=5)  # untrained, a model never ends
 
 
@@ -218,7 +218,7 @@ class Translate:
         return [*ids[: limit - 1], self.source.eos], len(ids) >= limit
 
     def _limit(self, model: Any) -> int:
-        most = 4 * self.config.max_length
+        most = LONGER * self.config.max_length
         return most if model.limit is None else min(most, model.limit)
 
     @torch.inference_mode()
@@ -267,7 +267,9 @@ class Translate:
         steps = walk.stream(
             model, state, first=self.target.bos, eos=self.target.eos, max_length=limit,
             choose=draw if options.sample else walk.best,
-            constraints=options.constraints(self.target.eos, [Banned(unsaid(self.target))]),
+            constraints=options.constraints(
+                self.target.eos, output_constraints(unsaid(self.target))
+            ),
         )  # fmt: skip
         yield from spoken(self.target.decode, [], (token for token, _ in steps))
 
@@ -281,9 +283,7 @@ class Translate:
     ) -> Callable[[Any, list[int]], list[list[Hypothesis]]]:
         """Search or draw, as the options say: (state, maximum lengths) -> n-best."""
         first, eos = self.target.bos, self.target.eos
-        constraints: list[Constraint] = [Banned(unsaid(self.target))]
-        if any(begun):
-            constraints.append(ForcedPrefix(begun))
+        constraints = output_constraints(unsaid(self.target), begun)
         drawing = Draw(seed=options.seed, examples=examples, filters=options.filters())
 
         def search(state: Any, limits: list[int]) -> list[list[Hypothesis]]:
