@@ -19,7 +19,7 @@ from decoding.tiny_decoders import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.decoding.choices import top_cpu, top_device
+from saccade.decoding.choices import MANY, top_cpu, top_device
 from saccade.decoding.search import (
     BeamTree,
     SearchOptions,
