@@ -107,6 +107,7 @@ def test_prompts_that_are_no_text(saccade: Saccade, folder: Path) -> None:
     long = saccade("predict", folder, "--length", 3, stdin=b"abc " * 100 + b"\n")
     assert long.code == 0
     assert "line 1: too long, the model read " in long.err
+    assert "cut" not in long.err  # its length is how a continuation ends
 
 
 def test_greedy_search_stops_where_told(saccade: Saccade, folder: Path) -> None:

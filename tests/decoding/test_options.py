@@ -25,6 +25,21 @@ def test_no_output_is_longer_than_the_longest():
     assert DecodeOptions(max_ratio=0.0, max_extra=0).max_length(5) == 1
 
 
+def test_there_is_room_for_a_prefix_and_for_the_shortest_output():
+    usual = DecodeOptions(max_ratio=2.0, max_extra=10)
+    assert usual.max_length(2) == 14
+    assert usual.max_length(2, prefix_length=29) == 43
+    assert DecodeOptions(min_length=40).max_length(2) == 41  # and the end
+    assert DecodeOptions(min_length=40).max_length(100) == 210
+    assert DecodeOptions(length=7, min_length=7).max_length(2, prefix_length=5) == 7
+    assert DecodeOptions(min_length=LONGEST).max_length(2, prefix_length=9) == LONGEST
+
+
+def test_the_shortest_output_is_no_longer_than_the_longest():
+    with pytest.raises(InputError, match="min_length is 41, but length is 40: raise length"):
+        DecodeOptions(length=40, min_length=41)
+
+
 def test_one_stop_string_is_no_list_of_letters():
     with pytest.raises(InputError, match=r"such as \['dog'\]"):
         DecodeOptions(beam=1, stop="dog")

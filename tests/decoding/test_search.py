@@ -19,11 +19,10 @@ from decoding.tiny_decoders import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from saccade.decoding.choices import MANY, top_cpu, top_device
 from saccade.decoding.search import (
     BeamTree,
     SearchOptions,
-    _top_cpu,
-    _top_device,
     beam_search,
     greedy_search,
 )
@@ -343,10 +342,41 @@ def test_blocks_of_rows_are_joined_in_order():
 
 def test_the_ways_to_the_top_agree():
     log_probs = torch.randn(7, 50).log_softmax(-1)
-    values, tokens = _top_device(log_probs, 6)
-    ours, ids = _top_cpu(log_probs.clone(), 6)
+    values, tokens = top_device(log_probs, 6)
+    ours, ids = top_cpu(log_probs.clone(), 6)
     assert (ours == values).all()
     assert (ids == tokens).all()
+
+
+@pytest.mark.parametrize("allowed", [200, 60, 40])
+def test_many_choices_are_those_of_as_many_passes(allowed):
+    """Also of equals, the lower id first, and where fewer tokens are allowed than choices."""
+    log_probs = torch.randint(-9, 0, (7, 200)).float()  # many equals
+    log_probs[3] = torch.randn(200)
+    for row in range(7):
+        log_probs[row, torch.randperm(200)[allowed:]] = NEVER
+    choices = MANY + 20
+    values, tokens = top_cpu(log_probs.clone(), choices)
+    left = log_probs.clone().numpy()
+    for choice in range(choices):
+        best = left.argmax(-1)
+        real = left.max(-1) > NEVER
+        assert (values[:, choice] == left.max(-1)).all()
+        assert (tokens[real, choice] == best[real]).all()
+        left[range(7), best] = NEVER
+
+
+def test_a_search_of_many_choices_is_that_of_few_and_more():
+    """With one path, the choices beyond the first change nothing; with a tree they are told."""
+    decoder = Table(torch.randn(2, 5, 60, 60, dtype=torch.float64))
+    found = {}
+    for choices in (1, MANY, MANY + 1, 60):
+        tree = BeamTree()
+        found[choices] = search(
+            decoder, decoder.start([0, 1]), [5, 5], tree, beam=1, choices=choices
+        )
+        assert len(tree.of(0)) % choices == 0
+    assert all(each == found[1] for each in found.values())
 
 
 def test_first_tokens_may_differ_by_row():

@@ -108,7 +108,7 @@ def test_a_penalty_changes_the_choice_and_not_what_it_is_worth():
         decoder = Table(logits)
         steps = walk(
             decoder, decoder.start([0]), first=0, eos=9, max_lengths=[3],
-            constraints=[RepetitionPenalty(penalty, [[]])],
+            preferences=[RepetitionPenalty(penalty, [[]])],
         )  # fmt: skip
         (found,) = gather_hypotheses(steps, 1, eos=9, length_penalty=0.0)
         assert found.tokens == tokens

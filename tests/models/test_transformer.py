@@ -62,7 +62,14 @@ def test_the_base_preset_has_the_papers_sizes():
     [
         ({"dim": 10, "heads": 4}, r"dim \(10\) must be a multiple of heads \(4\)"),
         ({"score": "location"}, "'location' looks at places, not at keys"),
-        ({"score": "scaled"}, "did you mean 'scaled-dot'"),
+        ({"score": {"name": "location", "limit": 9}}, "looks at places, not at keys"),
+        ({"score": "scaled"}, "unknown model.score 'scaled'; did you mean 'scaled-dot'"),
+        (
+            {"score": {"name": "cosine", "sharpening_": 2}},
+            "unknown key 'model.score.sharpening_'; did you mean 'sharpening'",
+        ),
+        ({"score": {"name": "cosine", "sharpening": "high"}}, "model.score.sharpening = 'high'"),
+        ({"score": {"name": "dot", "scale": 2}}, "it has no parameters"),
         ({"score": {"hidden_dim": 3}}, "expected a name, or a table with a name"),
         ({"norm": "batch"}, "model.norm = 'batch'; expected 'layer' or 'rms'"),
     ],

@@ -351,6 +351,20 @@ def test_prefixes_begin_the_continuation(model: Model) -> None:
     assert found[1].ids == model.predict(["b"], GREEDY)[0].ids
     with pytest.raises(InputError, match="the prefix 'ß' holds what the vocabulary does not"):
         model.predict(["a", "b"], GREEDY, prefixes=["ca", "ß"])
+    with pytest.raises(InputError, match="prefix has 8 tokens, but the output at most 6"):
+        model.predict(["a"], GREEDY, prefixes=["abcdefgh"])
+
+
+def test_a_continuation_is_finished_by_its_end_or_a_stop_string(
+    model: Model, ending: Model
+) -> None:
+    (whole,) = model.predict(["abc"], GREEDY)
+    assert not whole.finished
+    stop = whole.text[2:4]
+    (stopped,) = model.predict(["abc"], DecodeOptions(beam=1, length=6, stop=[stop]))
+    assert (stopped.finished, stopped.text) == (True, whole.text[: whole.text.index(stop)])
+    for found in ending.predict([""] * 8, DecodeOptions(sample=True, length=50)):
+        assert found.finished == (len(found.tokens) > len(found.ids))
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "words", "bytes"])

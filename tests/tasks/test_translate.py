@@ -255,6 +255,31 @@ def test_a_translation_begins_with_its_prefix(model: Model) -> None:
         assert found[2].text == ""
 
 
+@pytest.mark.parametrize("how", [{"beam": 1}, {"beam": 3}, {"sample": True}], ids=str)
+def test_the_longest_output_leaves_room_for_what_was_asked(model: Model, how: Any) -> None:
+    """Of a source of one letter the usual limit is 14 tokens."""
+    (long,) = model.predict(["a"], DecodeOptions(min_length=40, **how))
+    assert (len(long.tokens), len(long.ids) >= 40) == (41, True)
+    assert long.finished == (long.tokens[-1] == "</s>")
+    prefix = "H G F E D C B A H G F E D C B"
+    (begun,) = model.predict(["a"], DecodeOptions(**how), prefixes=[prefix])
+    assert begun.text.startswith(prefix)
+    assert len(begun.tokens) > len(prefix)
+    with pytest.raises(InputError, match="prefix has 29 tokens, but the output at most 28"):
+        model.predict(["a"], DecodeOptions(length=28, **how), prefixes=[prefix])
+
+
+def test_an_output_that_was_cut_says_so(model: Model) -> None:
+    texts = ["a b c", "", "d e f g h"]
+    short = model.predict(texts, DecodeOptions(length=1, beam=3, nbest=2))
+    assert [each.finished for each in short] == [False, True, False]
+    for each in [found for first in short[::2] for found in (first, *first.alternatives)]:
+        assert each.finished == (each.tokens[-1:] == ["</s>"])
+    (ended,) = model.predict(["a"], DecodeOptions(beam=12, length_penalty=0.0))  # likes short ones
+    assert ended.finished
+    assert ended.tokens[-1] == "</s>"
+
+
 def test_unknown_words_are_counted_told_and_never_said(files: list[str], tmp_path: Path) -> None:
     sets = ["task.tokenizer=words", "task.vocab_size=10", "train.steps=20"]
     run, warnings = train(override(tiny(files), sets), tmp_path / "run")

@@ -9,12 +9,15 @@ Widths: Q of a query, K of a key, A hidden; "*B" is any leading axes (batch, hea
 """
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from saccade.config import find, fitting, part
 from saccade.errors import InputError
 
 
@@ -198,6 +201,13 @@ SCORES: dict[str, type[Score]] = {
     "cosine": Cosine,
     "gaussian": Gaussian,
 }
+
+
+def score_part(value: str | Mapping[str, Any]) -> tuple[type[Score], dict[str, Any]]:
+    """The score that `model.score` names, and its parameters, which it has."""
+    name, parameters = part(value, "model.score")
+    kind = find(SCORES, name, what="model.score")
+    return kind, fitting(kind, parameters, "model.score")
 
 
 def batched_product(a: Float[Tensor, "N A B"], b: Float[Tensor, "N B C"]) -> Float[Tensor, "N A C"]:

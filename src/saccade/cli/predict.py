@@ -130,7 +130,9 @@ def predict(
     with _written(places.output) as out, links as aligned, told_of(run, "predicting"):
         plain = _as_nbest if options.nbest > 1 else _as_line
         show = _as_json if places.json else plain
+        unfinished = 0
         for number, answer in enumerate(_answers(model, places, work, engine)):
+            unfinished += not answer["finished"]
             if answer["truncated"]:
                 _warn_cut(places, number, answer["read"])
             out.write(show(number, answer))
@@ -138,6 +140,7 @@ def predict(
                 aligned.write(answer["alignment"] + "\n")
             if (number + 1) % BLOCK == 0:  # who reads along need not wait for the end
                 out.flush()
+    _tell_unfinished(places, unfinished, model.task.options)
 
 
 def _checked(model: "Model", flags: ReadingFlags) -> "Reading":
@@ -194,6 +197,14 @@ def _blocks(places: Places) -> Iterator[tuple[int, list[str]]]:
 def _warn_cut(places: Places, number: int, read: int) -> None:
     line = f"{_named(places.input)}, line {number + 1}"
     warn(f"{line}: too long, the model read {read:,} tokens of it")
+
+
+def _tell_unfinished(places: Places, count: int, usual: "DecodeOptions") -> None:
+    if not count or usual.length is not None:  # where a length is usual, it is the end
+        return
+    outputs = "1 output was" if count == 1 else f"{count:,} outputs were"
+    told = "cut at the most tokens allowed: see --max-ratio, --max-extra and --length"
+    warn(f"{_named(places.input)}: {outputs} {told}")
 
 
 def _named(path: str) -> str:

@@ -2,14 +2,14 @@
 
 A constraint forbids tokens by setting them to -inf; it never changes what the others are worth, so
 that every log-probability stays the model's own. Its input is fresh at every step: it may write
-into that, or return a new tensor. A preference is weighed in when one path is chosen token by
-token, not in what the token is worth: it returns a new one.
+into that, or return a new tensor. A preference is called alike; it makes tokens more or less likely
+to be chosen on a path of its own, not what they are worth: it always returns a new tensor.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -18,6 +18,7 @@ from torch import Tensor
 from saccade.errors import InputError
 
 NEVER = float("-inf")
+NO_TOKEN = -1
 
 
 @runtime_checkable
@@ -26,10 +27,13 @@ class Constraint(Protocol):
 
     def __call__(
         self,
-        logits: Float[Tensor, "N V"],
+        log_probs: Float[Tensor, "N V"],
         history: Int[Tensor, "N t"],
         sentence: Int[Tensor, " N"],
     ) -> Float[Tensor, "N V"]: ...
+
+
+Preference: TypeAlias = Constraint
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +44,11 @@ class Banned:
 
     def __call__(
         self,
-        logits: Float[Tensor, "N V"],
+        log_probs: Float[Tensor, "N V"],
         history: Int[Tensor, "N t"],  # noqa: ARG002
         sentence: Int[Tensor, " N"],  # noqa: ARG002
     ) -> Float[Tensor, "N V"]:
-        return logits.index_fill_(1, _ids(self.tokens, logits.device), NEVER)
+        return log_probs.index_fill_(1, _ids(self.tokens, log_probs.device), NEVER)
 
 
 @cache
@@ -63,13 +67,13 @@ class MinimumLength:
 
     def __call__(
         self,
-        logits: Float[Tensor, "N V"],
+        log_probs: Float[Tensor, "N V"],
         history: Int[Tensor, "N t"],
         sentence: Int[Tensor, " N"],
     ) -> Float[Tensor, "N V"]:
         if history.shape[1] >= self.length:
-            return logits
-        return Banned((self.eos,))(logits, history, sentence)
+            return log_probs
+        return Banned((self.eos,))(log_probs, history, sentence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,72 +88,69 @@ class NoRepeat:
 
     def __call__(
         self,
-        logits: Float[Tensor, "N V"],
+        log_probs: Float[Tensor, "N V"],
         history: Int[Tensor, "N t"],
         sentence: Int[Tensor, " N"],  # noqa: ARG002
     ) -> Float[Tensor, "N V"]:
         length = history.shape[1]
         if length < self.n:
-            return logits
+            return log_probs
         grams = history.unfold(1, self.n, 1)  # (N, t-n+1, n)
         latest = history[:, length - self.n + 1 :].unsqueeze(1)  # (N, 1, n-1)
         again = (grams[..., :-1] == latest).all(-1)  # (N, t-n+1)
         rows, places = again.nonzero(as_tuple=True)
-        return logits.index_put((rows, grams[rows, places, -1]), logits.new_tensor(NEVER))
+        return log_probs.index_put((rows, grams[rows, places, -1]), log_probs.new_tensor(NEVER))
 
 
 class ForcedPrefix:
     """Each sentence begins with its own tokens (an empty list: no wish); then it is free."""
 
     def __init__(self, prefixes: Sequence[Sequence[int]]) -> None:
-        longest = max(map(len, prefixes), default=0)
-        free = -1
-        padded = [[*prefix, *[free] * (longest - len(prefix))] for prefix in prefixes]
-        self.tokens = torch.tensor(padded, dtype=torch.long).view(len(prefixes), longest)
+        self.tokens = _filled_up(prefixes)
 
     def __call__(
         self,
-        logits: Float[Tensor, "N V"],
+        log_probs: Float[Tensor, "N V"],
         history: Int[Tensor, "N t"],
         sentence: Int[Tensor, " N"],
     ) -> Float[Tensor, "N V"]:
         position = history.shape[1]
         if position >= self.tokens.shape[1]:
-            return logits
-        wanted = self.tokens[sentence.cpu(), position].to(logits.device).unsqueeze(1)  # (N, 1)
-        if wanted.max() >= logits.shape[1]:
+            return log_probs
+        wanted = self.tokens[sentence.cpu(), position].to(log_probs.device).unsqueeze(1)  # (N, 1)
+        if wanted.max() >= log_probs.shape[1]:
             raise InputError(
                 f"forced prefix: token {int(wanted.max())} is not in the vocabulary of "
-                f"{logits.shape[1]}"
+                f"{log_probs.shape[1]}"
             )
-        others = torch.arange(logits.shape[1], device=logits.device) != wanted
-        return logits.masked_fill(others & (wanted >= 0), NEVER)
+        others = torch.arange(log_probs.shape[1], device=log_probs.device) != wanted
+        return log_probs.masked_fill(others & (wanted >= 0), NEVER)
 
 
-class Preference:
-    """A constraint that only makes tokens more or less likely to be chosen."""
-
-
-class RepetitionPenalty(Preference):
-    """What was said, or stands in the prompt, loses by a factor of its log-probability.
+class RepetitionPenalty:
+    """A preference: what was said or prompted loses by a factor of its log-probability.
 
     CTRL (Keskar et al. 2019) divides logits, whose zero is arbitrary; a log-probability is <= 0.
     """
 
     def __init__(self, penalty: float, prompts: Sequence[Sequence[int]]) -> None:
-        self.penalty = penalty
-        longest = max(map(len, prompts), default=0)
-        padded = [[*prompt, *[-1] * (longest - len(prompt))] for prompt in prompts]
-        self.prompts = torch.tensor(padded, dtype=torch.long).view(len(prompts), longest)
+        self.penalty, self.prompts = penalty, _filled_up(prompts)
 
     def __call__(
         self,
-        logits: Float[Tensor, "N V"],
+        log_probs: Float[Tensor, "N V"],
         history: Int[Tensor, "N t"],
         sentence: Int[Tensor, " N"],
     ) -> Float[Tensor, "N V"]:
         prompt = self.prompts[sentence.cpu()].to(history.device)
         read = torch.cat([prompt, history], dim=1)
-        said = logits.new_zeros(len(logits), logits.shape[1] + 1)
-        said.scatter_(1, torch.where(read < 0, logits.shape[1], read), 1.0)
-        return logits * (1 + (self.penalty - 1) * said[:, :-1])
+        said = log_probs.new_zeros(len(log_probs), log_probs.shape[1] + 1)
+        said.scatter_(1, torch.where(read < 0, log_probs.shape[1], read), 1.0)
+        return log_probs * (1 + (self.penalty - 1) * said[:, :-1])
+
+
+def _filled_up(rows: Sequence[Sequence[int]]) -> Int[Tensor, "B L"]:
+    """Rows of tokens as long as the longest, with NO_TOKEN behind the others."""
+    longest = max(map(len, rows), default=0)
+    filled = [[*row, *[NO_TOKEN] * (longest - len(row))] for row in rows]
+    return torch.tensor(filled, dtype=torch.long).view(len(rows), longest)

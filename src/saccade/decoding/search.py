@@ -15,18 +15,18 @@ from itertools import count
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from torch import Tensor
 
 from saccade.blocks.state import Decoder, S
-from saccade.decoding.constraints import NEVER, Constraint, MinimumLength, NoRepeat, Preference
+from saccade.decoding.choices import Considered, consider
+from saccade.decoding.constraints import NEVER, Constraint, MinimumLength, NoRepeat
 from saccade.decoding.tree import ROOT, BeamNode, BeamTree
 from saccade.decoding.walk import (
-    Forbid,
     Hypothesis,
+    StepRules,
     first_tokens,
     gather_hypotheses,
     hypothesis,
-    log_prob_blocks,
+    length_norm,
     walk,
 )
 from saccade.errors import InputError
@@ -65,12 +65,18 @@ class SearchOptions:
                 f"nbest is {self.nbest}, but only {self.beam} paths are kept: raise beam to "
                 f"{self.nbest} or lower nbest"
             )
+        if self.length is not None and self.min_length > self.length:
+            raise InputError(
+                f"min_length is {self.min_length:,}, but length is {self.length:,}: raise length "
+                "or lower min_length"
+            )
 
-    def max_length(self, source_length: int) -> int:
-        """The most tokens, eos counted, for a source of this length."""
+    def max_length(self, source_length: int, prefix_length: int = 0) -> int:
+        """The most tokens, eos counted, for a source and a forced prefix of these lengths."""
         if self.length is not None:
             return self.length
-        return min(LONGEST, max(1, int(self.max_ratio * source_length) + self.max_extra))
+        usual = max(1, int(self.max_ratio * source_length) + self.max_extra)
+        return min(LONGEST, max(prefix_length + usual, self.min_length + 1))
 
     def constraints(self, eos: int, others: Sequence[Constraint] = ()) -> tuple[Constraint, ...]:
         """Those that the options ask for, then the others."""
@@ -120,8 +126,8 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The best `options.nbest` hypotheses of each sentence; `state` holds one row a sentence.
 
-    A maximum length counts eos. With a tree, search goes on to its natural end. Several paths are
-    compared by what the model says of them: a preference is of one, without a tree.
+    A maximum length counts eos. With a tree, search goes on to its natural end. Paths are compared
+    by what the model says of them: preferences are of `walk` alone.
     """
     if options.beam == 1 and tree is None:
         return greedy_search(
@@ -133,8 +139,6 @@ def beam_search(
             options=options,
             constraints=constraints,
         )
-    if any(isinstance(each, Preference) for each in constraints):
-        raise InputError("a preference is of one path: take beam = 1 and no tree")
     token = first_tokens(first, max_lengths, state.rows)
     constraints = options.constraints(eos, constraints)
     beams, forest = _Beams(max_lengths, options), _Forest()
@@ -145,8 +149,8 @@ def beam_search(
             return forest.hypotheses(returned, eos, options.length_penalty, tree)
         logits, state = decoder.step(token, state)
         sentences, parents = beams.rows()
-        forbid = Forbid(constraints, history, sentences) if constraints else None
-        considered = _consider(logits, position, forbid, options.choices or options.beam)
+        forbid = StepRules(constraints, history, sentences)
+        considered = consider(logits, position, forbid, options.choices or options.beam)
         grown = beams.extend(considered, eos, position + 1)
         beams.node[grown.new] = forest.add(parents[grown.row], grown)
         if tree is not None:
@@ -161,50 +165,6 @@ def beam_search(
         if len(rows) and not torch.equal(rows, torch.arange(len(logits))):
             state = state.select(rows)
     raise AssertionError  # the loop returns
-
-
-@dataclass(frozen=True, slots=True)
-class _Considered:
-    """The choices of each row of a step, best first; -inf where there are fewer."""
-
-    log_probs: Float[np.ndarray, "N K"]
-    tokens: Int[np.ndarray, "N K"]
-
-
-def _consider(
-    logits: Float[Tensor, "N V"], position: int, forbid: Forbid | None, choices: int
-) -> _Considered:
-    """The most probable tokens of each row, the lower id first of equals."""
-    choices = min(choices, logits.shape[1])
-    blocks = log_prob_blocks(logits, position, forbid)
-    parts = [
-        (_top_cpu if logits.device.type == "cpu" else _top_device)(log_probs, choices)
-        for _, log_probs in blocks
-    ]
-    log_probs, tokens = zip(*parts, strict=True)
-    return _Considered(np.concatenate(log_probs).astype(np.float64), np.concatenate(tokens))
-
-
-def _top_cpu(
-    log_probs: Float[Tensor, "N V"], choices: int
-) -> tuple[Float[np.ndarray, "N K"], Int[np.ndarray, "N K"]]:
-    """The best, struck out, then the best of the rest: for a few choices faster than `topk`."""
-    left, rows = log_probs.numpy(), np.arange(len(log_probs))
-    values = np.empty((len(left), choices), left.dtype)
-    tokens = np.empty((len(left), choices), np.int64)
-    for choice in range(choices):
-        token = left.argmax(-1)  # the first of equals
-        tokens[:, choice], values[:, choice] = token, left[rows, token]
-        left[rows, token] = NEVER
-    return values, tokens
-
-
-def _top_device(
-    log_probs: Float[Tensor, "N V"], choices: int
-) -> tuple[Float[np.ndarray, "N K"], Int[np.ndarray, "N K"]]:
-    """The same where the logits live elsewhere; the order of exact equals is the device's."""
-    values, tokens = log_probs.topk(choices)
-    return values.cpu().numpy(), tokens.cpu().numpy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +190,7 @@ class _Beams:
         self.sentence = np.arange(shape[0])
         self.limit = np.array(max_lengths, np.int64)
         lengths = np.arange(max(max_lengths, default=0) + 1)
-        self.norm = ((5 + lengths) / 6) ** options.length_penalty
+        self.norm = length_norm(lengths, options.length_penalty)
         self.score = np.full(shape, NEVER)
         self.score[:, :1] = 0.0
         self.live = self.score == 0.0
@@ -243,34 +203,49 @@ class _Beams:
         """The sentence and the node of each row that the next step reads."""
         return np.repeat(self.sentence, self.live.sum(1)), self.node[self.live]
 
-    def extend(self, considered: _Considered, eos: int, length: int) -> _Grown:
-        """Keep the most probable of all candidates; each row of the step is a live path."""
-        log_probs, width = considered.log_probs, considered.log_probs.shape[1]
-        live, score = self.live, self.score
-        rows = np.zeros(live.shape, np.int64)
-        rows[live] = np.arange(len(log_probs))
-        totals = np.full((*live.shape, width), NEVER)
-        totals[live] = score[live][:, None] + log_probs
-        live[live] = log_probs[:, 0] > NEVER  # where nothing can follow, a path ends as it is
-        totals[..., 0][~live] = score[~live]
+    def extend(self, considered: Considered, eos: int, length: int) -> _Grown:
+        """Keep the best by length-normalised score; an ended path is its own only candidate."""
+        grows = self.live.copy()  # (B, W)
+        grows[self.live] = considered.log_probs[:, 0] > NEVER  # if nothing can follow, it has ended
+        rows = np.zeros(grows.shape, np.int64)  # (B, W): each row of the step is a live path
+        rows[self.live] = np.arange(len(considered.log_probs))
 
-        lengths = np.where(live, length, self.length)  # of what each path becomes
-        normed = (totals / self.norm[lengths][..., None]).reshape(len(totals), -1)
-        flat = totals.reshape(len(totals), -1)
-        order = np.argsort(-normed, axis=1, kind="stable")[:, : live.shape[1]]
-        at, parent = np.arange(len(flat))[:, None], order // width
-        self.score = flat[at, order]
-        new = live[at, parent] & (self.score > NEVER)
-        self.node, self.length = self.node[at, parent], self.length[at, parent]
-        self.length[new] = length
+        totals = self._candidates(considered.log_probs, grows)  # (B, W, K)
+        parent, choice = self._kept(totals, np.where(grows, length, self.length))  # (B, W)
+        sentence = np.arange(len(parent))[:, None]  # (B, 1)
+        self.score = totals[sentence, parent, choice]
+        new = grows[sentence, parent] & (self.score > NEVER)
+        self.node = self.node[sentence, parent]
+        self.length = np.where(new, length, self.length[sentence, parent])
 
-        self.row = rows[at, parent]
-        row, choice = self.row[new], (order % width)[new]
+        self.row = rows[sentence, parent]
+        row, choice = self.row[new], choice[new]  # (M,)
         token = considered.tokens[row, choice]
         self.token = np.full(new.shape, eos)
         self.token[new] = token
         self.live = self.token != eos
-        return _Grown(new, row, choice, token, log_probs[row, choice])
+        return _Grown(new, row, choice, token, considered.log_probs[row, choice])
+
+    def _candidates(
+        self, log_probs: Float[np.ndarray, "N K"], grows: Bool[np.ndarray, "B W"]
+    ) -> Float[np.ndarray, "B W K"]:
+        """The log-probability of each path with each choice.
+
+        A path that does not grow stands in column 0, unchanged; the rest of its row is -inf.
+        """
+        totals = np.full((*grows.shape, log_probs.shape[1]), NEVER)
+        totals[self.live] = self.score[self.live][:, None] + log_probs
+        totals[~grows, 0] = self.score[~grows]
+        return totals
+
+    def _kept(
+        self, totals: Float[np.ndarray, "B W K"], lengths: Int[np.ndarray, "B W"]
+    ) -> tuple[Int[np.ndarray, "B W"], Int[np.ndarray, "B W"]]:
+        """The path and the choice of the best candidates, which get these lengths; best first."""
+        sentences, beam, choices = totals.shape
+        normed = (totals / self.norm[lengths][..., None]).reshape(sentences, beam * choices)
+        order = np.argsort(-normed, axis=1, kind="stable")[:, :beam]
+        return order // choices, order % choices
 
     def ended(self, length: int, *, early: bool) -> Bool[np.ndarray, " B"]:
         """The sentences that are done, by nature or because nothing can change their n-best.
@@ -320,7 +295,7 @@ class _Forest:
         tree: BeamTree,
         sentences: Int[np.ndarray, " N"],
         parents: Int[np.ndarray, " N"],
-        considered: _Considered,
+        considered: Considered,
         eos: int,
     ) -> None:
         """Add the candidates of the step just taken to the beam tree."""

@@ -14,7 +14,7 @@ class BeamNode:
     parent: int
     token: int
     log_prob: float  # of the whole path
-    kept: bool  # among the most probable paths of its step
+    kept: bool  # among the best of its step by length-normalised score
     finished: bool  # its token is the end
     returned: bool = False  # on the path of a returned hypothesis
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 import torch
@@ -30,7 +30,7 @@ class Hypothesis:
     """A sequence and what it is worth."""
 
     tokens: list[int]  # without bos and eos
-    score: float  # log_prob / ((5 + length) / 6) ** length_penalty, eos counted (Wu et al. 2016)
+    score: float  # log_prob / length_norm, eos counted
     log_prob: float
     token_log_probs: list[float]  # one a step, eos included
     path: list[int]  # path[i]: the row of the i-th step that gave token i, to follow recordings
@@ -64,15 +64,14 @@ def walk(
     max_lengths: Sequence[int],
     choose: Choose = best,
     constraints: Sequence[Constraint] = (),
+    preferences: Sequence[Preference] = (),
 ) -> Generator[Step, Collection[int] | None, None]:
     """Yield step by step until every sentence has ended; `state` holds one row a sentence.
 
     The caller may send back the sentences that are to end with this step.
     """
     token, limits = first_tokens(first, max_lengths, state.rows), np.array(max_lengths)
-    soft = [each for each in constraints if isinstance(each, Preference)]
-    hard = [each for each in constraints if each not in soft]
-    sentence = np.arange(state.rows)
+    sentence, rules = np.arange(state.rows), (constraints, preferences)
     history = token.new_empty(state.rows, 0)
     for position in count():
         if not len(sentence):
@@ -80,16 +79,15 @@ def walk(
         sentences = sentence.tolist()
         with torch.no_grad():  # not around the yield: the caller's own work is not ours to change
             logits, state = decoder.step(token, state)
-            forbid = Forbid(hard, history, sentence) if hard else None
+            forbid, weigh = (StepRules(each, history, sentence) for each in rules)
             blocks = log_prob_blocks(logits, position, forbid)
-            weigh = Forbid(soft, history, sentence) if soft else None
             token, log_prob = _pick(blocks, sentences, partial(_at, choose, position), weigh)
         ended = yield Step(sentences, token.tolist(), log_prob.tolist())
 
         live = (token.numpy() != eos) & (log_prob.numpy() > NEVER) & (limits > position + 1)
         if ended:
             live &= ~np.isin(sentence, list(ended))
-        if constraints:
+        if any(rules):
             history = torch.cat([history, token.unsqueeze(1)], dim=1)
         if not live.all():
             rows = torch.from_numpy(live.nonzero()[0])
@@ -107,13 +105,12 @@ def _pick(
     blocks: Iterator[tuple[slice, Tensor]],
     sentences: list[int],
     choose: Callable[[Tensor, Sequence[int]], Tensor],
-    weigh: "Forbid | None",
+    weigh: "StepRules",
 ) -> tuple[Int[Tensor, " N"], Float[Tensor, " N"]]:
     """The chosen token of each row and the model's log-probability of it, both on the CPU."""
     tokens, values = [], []
     for rows, log_probs in blocks:
-        weighed = log_probs if weigh is None else weigh(log_probs, rows)
-        chosen = choose(weighed, sentences[rows])
+        chosen = choose(weigh(log_probs, rows), sentences[rows])
         tokens.append(chosen)
         values.append(log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1))
     return _joined(tokens).cpu(), _joined(values).cpu().double()
@@ -132,6 +129,7 @@ def stream(
     max_length: int,
     choose: Choose = best,
     constraints: Sequence[Constraint] = (),
+    preferences: Sequence[Preference] = (),
 ) -> Iterator[tuple[int, float]]:
     """The tokens of one row as they come, each with its log-probability, without the end."""
     if state.rows != 1:
@@ -144,6 +142,7 @@ def stream(
         max_lengths=[max_length],
         choose=choose,
         constraints=constraints,
+        preferences=preferences,
     )
     for step in steps:
         if step.tokens[0] != eos and step.log_probs[0] > NEVER:
@@ -184,12 +183,21 @@ def hypothesis(
     finished = bool(tokens) and tokens[-1] == eos
     return Hypothesis(
         tokens=tokens[:-1] if finished else tokens,
-        score=log_prob / ((5 + len(tokens)) / 6) ** length_penalty,
+        score=log_prob / length_norm(len(tokens), length_penalty),
         log_prob=log_prob,
         token_log_probs=token_log_probs,
         path=path,
         finished=finished,
     )
+
+
+@overload
+def length_norm(length: int, penalty: float) -> float: ...
+@overload
+def length_norm(length: Int[np.ndarray, " L"], penalty: float) -> Float[np.ndarray, " L"]: ...
+def length_norm(length: Any, penalty: float) -> Any:
+    """GNMT's (Wu et al. 2016, eq. 14), by which log-probabilities are divided, eos counted."""
+    return ((5 + length) / 6) ** penalty
 
 
 def first_tokens(
@@ -206,24 +214,29 @@ def first_tokens(
     return torch.tensor(given, dtype=torch.long)
 
 
-class Forbid:
-    """The constraints, with the history and the sentence of each row of this step."""
+class StepRules:
+    """Constraints, or preferences, with the history and the sentence of each row of a step."""
 
     def __init__(
-        self, constraints: Sequence[Constraint], history: Tensor, sentence: "np.ndarray"
+        self,
+        rules: Sequence[Constraint],
+        history: Int[Tensor, "_ t"],  # nobody keeps it up where there are no rules
+        sentence: Int[np.ndarray, " N"],
     ) -> None:
-        self.constraints, self.history = constraints, history
-        self.sentence = torch.from_numpy(sentence)
+        self.rules, self.history, self.sentence = rules, history, sentence
 
-    def __call__(self, log_probs: Tensor, rows: slice) -> Tensor:
+    def __call__(self, log_probs: Float[Tensor, "n V"], rows: slice) -> Float[Tensor, "n V"]:
+        if not self.rules:
+            return log_probs
         history = self.history[rows].to(log_probs.device)
-        for constraint in self.constraints:
-            log_probs = constraint(log_probs, history, self.sentence[rows])
+        sentence = torch.from_numpy(self.sentence[rows])
+        for rule in self.rules:
+            log_probs = rule(log_probs, history, sentence)
         return log_probs
 
 
 def log_prob_blocks(
-    logits: Float[Tensor, "N V"], position: int, forbid: Forbid | None
+    logits: Float[Tensor, "N V"], position: int, forbid: StepRules
 ) -> Iterator[tuple[slice, Float[Tensor, "n V"]]]:
     """Log-probabilities block of rows by block, fresh tensors that the caller may overwrite."""
     if not logits.shape[1]:
@@ -246,4 +259,4 @@ def log_prob_blocks(
                     "its weights or its input are damaged"
                 )
             log_probs[empty] = NEVER
-        yield rows, log_probs if forbid is None else forbid(log_probs, rows)
+        yield rows, forbid(log_probs, rows)

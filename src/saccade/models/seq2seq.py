@@ -38,7 +38,7 @@ from saccade.blocks.recurrent_decoders import (
 )
 from saccade.blocks.reinforce import Choice
 from saccade.blocks.scheduled import SCHEDULES
-from saccade.blocks.scores import SCORES
+from saccade.blocks.scores import score_part
 from saccade.blocks.sequences import Padded
 from saccade.config import find, fitting, part
 from saccade.errors import InputError
@@ -243,9 +243,8 @@ def _encoder(config: Seq2SeqConfig, width: int) -> Any:
 
 
 def _attention(config: Seq2SeqConfig, memory_dim: int) -> RecurrentAttention | NoAttention:
-    name, parameters = part(config.score, "model.score")
-    kind = find(SCORES, name, what="model.score")
-    score = partial(kind, **fitting(kind, parameters, "model.score"))
+    kind, parameters = score_part(config.score)
+    score = partial(kind, **parameters)
     weighting = _made(WEIGHTINGS, config.weighting, "model.weighting", config.dim)
     window = _made(ATTENTIONS, config.attention, "model.attention", config.dim)
     if isinstance(window, NoAttention):

@@ -19,10 +19,9 @@ from saccade.blocks.layers import SelfAttentionLayer
 from saccade.blocks.masks import causal_mask
 from saccade.blocks.norms import NORMS, PLACEMENTS, Placement
 from saccade.blocks.positions import POSITIONS
-from saccade.blocks.scores import SCORES
+from saccade.blocks.scores import score_part
 from saccade.blocks.sequences import Padded, padded_in_front
 from saccade.blocks.swift import around, cross_step, read_one, self_step, swift
-from saccade.config import find, part
 from saccade.errors import InputError
 from saccade.models.limits import check_rates, check_sizes
 
@@ -284,12 +283,11 @@ class AttentionParts(TypedDict):
 
 
 def _attention_parts(config: TransformerConfig) -> AttentionParts:
-    name, parameters = part(config.score, "model.score")
-    kind = find(SCORES, name, what="score")
+    kind, parameters = score_part(config.score)
     if kind.depends_on_position:
         raise InputError(
-            f"model.score = {name!r} looks at places, not at keys, and the places of a decoder's "
-            "own past move in its cache; take a score of keys, such as scaled-dot"
+            f"model.score = {config.score!r} looks at places, not at keys, and the places of a "
+            "decoder's own past move in its cache; take a score of keys, such as scaled-dot"
         )
     score = partial(kind, **parameters)
     return {"score": score, "bias": config.bias, "dropout": config.attention_dropout}

@@ -17,7 +17,6 @@ from saccade.data.documents import Passage
 from saccade.data.streams import TokenStream, build_stream, open_stream
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
-from saccade.decoding.constraints import Banned, Constraint, RepetitionPenalty
 from saccade.decoding.options import DecodeOptions
 from saccade.decoding.sampling import Draw
 from saccade.decoding.search import beam_search
@@ -30,7 +29,13 @@ from saccade.inspection.traces import Tokens, Watch, watched_layers
 from saccade.tasks import perplexity
 from saccade.tasks.files import fingerprints, read_documents_of
 from saccade.tasks.next_token import NextToken
-from saccade.tasks.outputs import forced_prefix, unsaid
+from saccade.tasks.outputs import (
+    output_constraints,
+    output_limits,
+    output_preferences,
+    prefix_ids,
+    unsaid,
+)
 from saccade.tasks.perplexity import Reading
 from saccade.tasks.rereading import looks, reread
 from saccade.tasks.task import Evaluation, Plain, Prediction, Warn
@@ -236,12 +241,9 @@ class Generate:
         found: list[Prediction | None] = [None] * len(texts)
         for rows in plan_eval((lengths, lengths), rows=ROWS):
             ids = [prompts[row][0] for row in rows]
-            constraints = self._constraints(options, ids)
-            if prefixes is not None:
-                begun = [prefixes[row] for row in rows]
-                constraints.append(forced_prefix(self.tokenizer, begun))
+            begun = [prefix_ids(self.tokenizer, prefixes[row]) if prefixes else [] for row in rows]
             hypotheses = self._continue(
-                model, ids, options, constraints, [numbers[row] for row in rows], tree
+                model, ids, begun, options, [numbers[row] for row in rows], tree
             )
             for row, nbest in zip(rows, hypotheses, strict=True):
                 prompt, cut = prompts[row]
@@ -269,7 +271,8 @@ class Generate:
         steps = walk.stream(
             model, state, first=ids[-1], eos=self.tokenizer.eos,
             max_length=options.max_length(len(ids)), choose=self._choose(options, [number]),
-            constraints=options.constraints(self.tokenizer.eos, self._constraints(options, [ids])),
+            constraints=options.constraints(self.tokenizer.eos, output_constraints(self.unsaid)),
+            preferences=output_preferences(options, [ids]),
         )  # fmt: skip
         yield from spoken(self.tokenizer.decode, ids, (t for t, _ in steps), options.stop)
 
@@ -299,19 +302,13 @@ class Generate:
         never = unsaid(self.tokenizer)
         return never if self.ends else (*never, self.tokenizer.eos)
 
-    def _constraints(self, options: DecodeOptions, prompts: list[list[int]]) -> list[Constraint]:
-        found: list[Constraint] = [Banned(self.unsaid)]
-        if options.repetition_penalty != 1:
-            found.append(RepetitionPenalty(options.repetition_penalty, prompts))
-        return found
-
     @torch.inference_mode()
     def _continue(
         self,
         model: Any,
         prompts: list[list[int]],
+        begun: list[list[int]],
         options: DecodeOptions,
-        constraints: list[Constraint],
         numbers: list[int],
         tree: BeamTree | None,
     ) -> list[list[Hypothesis]]:
@@ -319,7 +316,8 @@ class Generate:
             raise InputError(f"{options.of_one_path[0]} is of one path: it grows no tree")
         state = model.start(len(prompts), [ids[:-1] for ids in prompts])
         first, eos = [ids[-1] for ids in prompts], self.tokenizer.eos
-        limits = [options.max_length(len(ids)) for ids in prompts]
+        limits = output_limits(options, prompts, begun)
+        constraints = output_constraints(self.unsaid, begun)
         if (options.beam > 1 or tree is not None) and not options.sample:
             return beam_search(
                 model, state, first=first, eos=eos, max_lengths=limits, options=options,
@@ -329,6 +327,7 @@ class Generate:
             model, state, first=first, eos=eos, max_lengths=limits,
             choose=self._choose(options, numbers),
             constraints=options.constraints(eos, constraints),
+            preferences=output_preferences(options, prompts),
         )  # fmt: skip
         ending = stopping(steps, self.tokenizer.decode, options.stop)
         found = walk.gather_hypotheses(
@@ -371,6 +370,7 @@ class Generate:
                     truncated=cut,
                     ids=each.tokens,
                     read=len(prompt) - (prompt[0] == self.tokenizer.bos),
+                    finished=whole.finished or each is not whole,  # by the end or a stop string
                 )
             )
         return dataclasses.replace(nbest[0], alternatives=nbest[1:])

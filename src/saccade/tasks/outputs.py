@@ -1,9 +1,16 @@
-"""What an output may hold: nothing that is not text, and the beginning it was given."""
+"""What an output may hold: nothing that is not text, the beginning it was given, and how much."""
 
 from collections.abc import Sequence
 
 from saccade.data.tokenizers import Tokenizer
-from saccade.decoding.constraints import ForcedPrefix
+from saccade.decoding.constraints import (
+    Banned,
+    Constraint,
+    ForcedPrefix,
+    Preference,
+    RepetitionPenalty,
+)
+from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError
 
 
@@ -13,12 +20,52 @@ def unsaid(tokenizer: Tokenizer) -> tuple[int, ...]:
     return tuple(sorted(never))
 
 
-def forced_prefix(tokenizer: Tokenizer, prefixes: Sequence[str]) -> ForcedPrefix:
-    """What each output begins with; the unknown, which is never said, cannot begin one."""
-    rows = [tokenizer.encode(prefix) for prefix in prefixes]
-    for prefix, ids in zip(prefixes, rows, strict=True):
-        if tokenizer.unk in ids:
+def prefix_ids(tokenizer: Tokenizer, prefix: str) -> list[int]:
+    """What an output begins with; the unknown, which is never said, cannot begin one."""
+    ids = tokenizer.encode(prefix)
+    if tokenizer.unk in ids:
+        raise InputError(
+            f"the prefix {prefix!r} holds what the vocabulary does not: leave that out"
+        )
+    return ids
+
+
+def output_constraints(
+    never: tuple[int, ...], begun: Sequence[Sequence[int]] = ()
+) -> list[Constraint]:
+    """Some tokens are never said, and each output begins as it was given."""
+    found: list[Constraint] = [Banned(never)]
+    if any(begun):
+        found.append(ForcedPrefix(begun))
+    return found
+
+
+def output_preferences(
+    options: DecodeOptions, prompts: Sequence[Sequence[int]]
+) -> list[Preference]:
+    """What the options say against repetition of the prompts and the outputs."""
+    penalty = options.repetition_penalty
+    return [] if penalty == 1 else [RepetitionPenalty(penalty, prompts)]
+
+
+def output_limits(
+    options: DecodeOptions,
+    read: Sequence[Sequence[int]],
+    begun: Sequence[Sequence[int]],
+    most: int | None = None,
+) -> list[int]:
+    """How many tokens each output may have, its end and what it begins with counted.
+
+    `read` are the inputs, `begun` is what the outputs begin with, `most` is what the model can say.
+    """
+    found = []
+    for given, prefix in zip(read, begun, strict=True):
+        limit = options.max_length(len(given), len(prefix))
+        limit = limit if most is None else min(limit, most)
+        if len(prefix) > limit:
             raise InputError(
-                f"the prefix {prefix!r} holds what the vocabulary does not: leave that out"
+                f"the prefix has {len(prefix):,} tokens, but the output at most {limit:,}: "
+                "shorten the prefix, or raise length if it was given"
             )
-    return ForcedPrefix(rows)
+        found.append(limit)
+    return found

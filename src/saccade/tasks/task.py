@@ -72,6 +72,7 @@ class Prediction:
     truncated: bool = False  # the input was longer than the model can read
     ids: list[int] = field(default_factory=list)  # of the text, without its end
     read: int = 0  # tokens of the input, without begin and end
+    finished: bool = True  # False: cut at the most tokens it may have
 
     def __str__(self) -> str:
         return self.text
@@ -82,7 +83,7 @@ class Evaluation:
     """Scores of a data set, and of each example in it."""
 
     metrics: list[Metric]
-    examples: list[dict[str, Any]]  # source, reference, hypothesis and scores of each
+    examples: list[dict[str, Any]]  # of translate: source, reference, prediction, its scores
     counts: dict[str, int]
     decoding: dict[str, Any] = field(default_factory=dict)  # how the predictions were made
     seconds: float | None = None  # that predicting took, without starting up

@@ -17,7 +17,6 @@ from saccade.data.batches import Order, PairBatch, collate, plan_eval
 from saccade.data.store import PairStore, build_store, open_store
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
-from saccade.decoding.constraints import Banned, Constraint
 from saccade.decoding.options import DecodeOptions
 from saccade.decoding.sampling import Draw, sample
 from saccade.decoding.search import Hypothesis, beam_search
@@ -29,7 +28,7 @@ from saccade.inspection.traces import Tokens, Watch, attention_map, watched_laye
 from saccade.tasks.files import fingerprints, read_pairs_of
 from saccade.tasks.metrics import sentence_scores, translation_metrics
 from saccade.tasks.objectives import translate_objective
-from saccade.tasks.outputs import forced_prefix, unsaid
+from saccade.tasks.outputs import output_constraints, output_limits, prefix_ids, unsaid
 from saccade.tasks.task import Evaluation, Objective, Plain, Prediction, Warn
 from saccade.tasks.vocabularies import (
     as_begun,
@@ -40,6 +39,7 @@ from saccade.tasks.vocabularies import (
 )
 
 ROWS = 64  # sentences decoded together
+LONGER = 4  # times the longest text of training is read; of more nothing but time would come
 QUICK = DecodeOptions(beam=1, max_ratio=1.5, max_extra=5)  # untrained, a model never ends
 
 
@@ -203,10 +203,10 @@ class Translate:
             alive = [int(row) for row in rows if texts[row].strip()]
             if not alive:
                 continue
-            begun = None if prefixes is None else [prefixes[row] for row in alive]
+            begun = [prefix_ids(self.target, prefixes[row]) if prefixes else [] for row in alive]
             decode = self._decoder(model, [numbers[row] for row in alive], options, begun, tree)
             ids = [prepared[row][0] for row in alive]
-            hypotheses, seen = self._decode(model, ids, decode, options, attention=attention)
+            hypotheses, seen = self._decode(model, ids, begun, decode, options, attention=attention)
             for place, (row, best) in enumerate(zip(alive, hypotheses, strict=True)):
                 look = partial(attention_map, model, seen, place) if seen else None
                 found[row] = self._prediction(*prepared[row], best, look)
@@ -218,7 +218,7 @@ class Translate:
         return [*ids[: limit - 1], self.source.eos], len(ids) >= limit
 
     def _limit(self, model: Any) -> int:
-        most = 4 * self.config.max_length
+        most = LONGER * self.config.max_length
         return most if model.limit is None else min(most, model.limit)
 
     @torch.inference_mode()
@@ -226,6 +226,7 @@ class Translate:
         self,
         model: Any,
         ids: list[list[int]],
+        begun: list[list[int]],
         decode: Callable[[Any, list[int]], list[list[Hypothesis]]],
         options: DecodeOptions,
         *,
@@ -233,19 +234,13 @@ class Translate:
     ) -> tuple[list[list[Hypothesis]], Seen]:
         """Encode a batch and decode it, watched if asked."""
         with record_attention(model, watched_layers(model, attention)) as seen:
-            state, limits = self._start(model, ids, options)
-            return decode(state, limits), seen
+            limits = output_limits(options, ids, begun, model.limit)
+            return decode(self._start(model, ids), limits), seen
 
-    def _start(
-        self, model: Any, ids: list[list[int]], options: DecodeOptions
-    ) -> tuple[Any, list[int]]:
-        """The decoder's state for a batch of sources, and how long each translation may be."""
+    def _start(self, model: Any, ids: list[list[int]]) -> Any:
+        """The decoder's state for a batch of sources."""
         device = next(model.parameters()).device
-        state = model.start(Padded.of(ids, self.source.pad, device))
-        limits = [options.max_length(len(row)) for row in ids]
-        if model.limit is not None:
-            limits = [min(limit, model.limit) for limit in limits]
-        return state, limits
+        return model.start(Padded.of(ids, self.source.pad, device))
 
     def stream(
         self,
@@ -266,12 +261,15 @@ class Translate:
         if truncated:
             on_cut(len(ids) - 1)
         with torch.no_grad():
-            state, (limit,) = self._start(model, [ids], options)
+            state = self._start(model, [ids])
+        (limit,) = output_limits(options, [ids], [[]], model.limit)
         draw = Draw(seed=options.seed, examples=[number], filters=options.filters())
         steps = walk.stream(
             model, state, first=self.target.bos, eos=self.target.eos, max_length=limit,
             choose=draw if options.sample else walk.best,
-            constraints=options.constraints(self.target.eos, [Banned(unsaid(self.target))]),
+            constraints=options.constraints(
+                self.target.eos, output_constraints(unsaid(self.target))
+            ),
         )  # fmt: skip
         yield from spoken(self.target.decode, [], (token for token, _ in steps))
 
@@ -280,14 +278,12 @@ class Translate:
         model: Any,
         examples: list[int],
         options: DecodeOptions,
-        prefixes: Sequence[str] | None,
+        begun: list[list[int]],
         tree: BeamTree | None,
     ) -> Callable[[Any, list[int]], list[list[Hypothesis]]]:
         """Search or draw, as the options say: (state, maximum lengths) -> n-best."""
         first, eos = self.target.bos, self.target.eos
-        constraints: list[Constraint] = [Banned(unsaid(self.target))]
-        if prefixes is not None:
-            constraints.append(forced_prefix(self.target, prefixes))
+        constraints = output_constraints(unsaid(self.target), begun)
         drawing = Draw(seed=options.seed, examples=examples, filters=options.filters())
 
         def search(state: Any, limits: list[int]) -> list[list[Hypothesis]]:
@@ -327,6 +323,7 @@ class Translate:
                     truncated=truncated,
                     ids=each.tokens,
                     read=len(ids) - 1,
+                    finished=each.finished,
                 )
             )
         return dataclasses.replace(nbest[0], alternatives=nbest[1:])

@@ -91,6 +91,7 @@ def _plain(prediction: Prediction) -> Answer:
         "token_scores": prediction.token_scores,
         "truncated": prediction.truncated,
         "read": prediction.read,
+        "finished": prediction.finished,
     }
 
 
