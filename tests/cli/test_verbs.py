@@ -382,6 +382,16 @@ def test_eval(saccade: Saccade, run_folder: Path, corpus: Path) -> None:
     assert again["decoding"]["precision"] == "float32"
 
 
+def test_scores_of_other_data_are_not_replaced_without_a_word(
+    saccade: Saccade, run_folder: Path, tmp_path: Path
+) -> None:
+    said = []
+    for text in ("cat\ttac\n", "cat\ttac\n", "dog\tgod\n"):
+        (tmp_path / "other.tsv").write_text(text)
+        said.append(saccade("eval", run_folder, "--data", tmp_path / "other.tsv", "--beam", 1).err)
+    assert ["are replaced: --name keeps both" in each for each in said] == [False, False, True]
+
+
 def test_eval_reads_columns_and_bad_bytes_as_told(
     saccade: Saccade, run_folder: Path, tmp_path: Path
 ) -> None:

@@ -102,6 +102,8 @@ def evaluate(
     evaluation = scored if links is None else links.beside(scored)
     for told in evaluation.warnings:
         warn(told)
+    if _other_data(model.run.evaluation(name).get("by_example", []), evaluation.examples):
+        warn(f"the scores of other data, kept as {name}, are replaced: --name keeps both")
     # Said before it is kept: the scores of a run that cannot be written to are not lost.
     if flags.json:
         say(json.dumps(evaluation_json(evaluation, examples=False), ensure_ascii=False))
@@ -129,6 +131,11 @@ def _how(model: "Model", flags: EvalFlags, decoding: SearchFlags) -> dict[str, A
             f"--{flag.replace('_', '-')}: {model.settings.task_name} is scored without decoding"
         )
     return changed
+
+
+def _other_data(kept: list[dict[str, Any]], now: list[dict[str, Any]]) -> bool:
+    told = [[(row.get("source"), row.get("reference")) for row in rows] for rows in (kept, now)]
+    return bool(kept) and told[0] != told[1]
 
 
 def _sides(evaluation: "Evaluation") -> tuple[list[str], list[str]]:

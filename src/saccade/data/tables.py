@@ -19,7 +19,7 @@ from saccade.data.lines import (
     read_text,
     repair,
 )
-from saccade.errors import InputError, nearest
+from saccade.errors import InputError, install, nearest
 
 Cells = tuple[str | None, ...]  # None stands for all that was skipped
 
@@ -165,7 +165,7 @@ def _parquet_rows(table: Table) -> Iterator[tuple[bytes | None, ...]]:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise InputError("Parquet needs pyarrow: pip install 'saccade[parquet]'") from None
+        raise InputError(f"Parquet needs pyarrow: {install('parquet')}") from None
     path, names, text = table.path, table.names, pyarrow.large_binary()
     try:
         with (
