@@ -21,7 +21,8 @@ def test_the_bar_begins_anew_for_the_next_seed(tmp_path: Path) -> None:
 
     events = Events(start, bar.update, bar.evaluation, bar.warn, bar.finish)
     try:
-        train_seeds(tiny(files, {"task": {"dev": files}}), tmp_path, [1, 2], Start(), events)
+        config, out = tiny(files, {"task": {"dev": files}}), tmp_path / "seeds"
+        train_seeds(config, out, [1, 2], Start(), events)
         assert "best" in bar.best
         assert not bar.progress.live.is_started
     finally:
