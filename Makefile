@@ -38,12 +38,10 @@ demo: setup
 	$(BIN)/saccade demo
 
 test: lint
-	$(PYTEST) -n $(WORKERS) -m "not slow and not serial"
-	$(PYTEST) -m "serial and not slow"
+	$(PYTEST) -n $(WORKERS) --dist loadgroup -m "not slow"
 
 test-all: lint
-	$(PYTEST) -n $(WORKERS) -m "not serial"
-	$(PYTEST) -m "serial"
+	$(PYTEST) -n $(WORKERS) --dist loadgroup
 
 lint: test-env
 	$(BIN)/ruff check --quiet .

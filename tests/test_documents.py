@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -67,7 +68,11 @@ def blocks(language: str) -> list[object]:
     ]
 
 
-SESSIONS = [path for path in DOCUMENTS if fenced(path, "console")]
+CONSOLES = [
+    pytest.param(path, number, id=f"{name_of(path)}:{number + 1}")
+    for path in DOCUMENTS
+    for number, _ in enumerate(fenced(path, "console"))
+]
 
 
 def shortened(text: str) -> str:
@@ -76,8 +81,7 @@ def shortened(text: str) -> str:
     return text
 
 
-@pytest.fixture
-def reader(tmp_path: Path) -> Iterator[dict[str, str]]:
+def furnish(folder: Path) -> dict[str, str]:
     """The environment of someone who follows the README: a folder with data, and the command."""
     nouns = {"cat": "chat", "dog": "chien", "house": "maison", "bird": "oiseau"}
     verbs = {"sees": "voit", "likes": "aime", "hears": "entend"}
@@ -85,24 +89,65 @@ def reader(tmp_path: Path) -> Iterator[dict[str, str]]:
     english = [f"The {a} {verb} the {b}.\n" for a, verb, b in clauses]
     french = [f"{nouns[a]} {verbs[verb]} {nouns[b]}.\n" for a, verb, b in clauses]
     for split, size in {"train": len(clauses), "dev": 4}.items():
-        (tmp_path / f"{split}.en").write_text("".join(english[:size]), "utf-8")
-        (tmp_path / f"{split}.fr").write_text("".join(french[:size]), "utf-8")
+        (folder / f"{split}.en").write_text("".join(english[:size]), "utf-8")
+        (folder / f"{split}.fr").write_text("".join(french[:size]), "utf-8")
     for name in ("book.txt", "book-dev.txt"):
-        (tmp_path / name).write_text("Once upon a time " + "".join(english), "utf-8")
+        (folder / name).write_text("Once upon a time " + "".join(english), "utf-8")
 
-    command = tmp_path / "bin" / "saccade"
+    command = folder / "bin" / "saccade"
     command.parent.mkdir()
     start = "import sys; from saccade.cli import main; sys.exit(main())"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{start}" "$@"\n', "utf-8")
     command.chmod(command.stat().st_mode | stat.S_IXUSR)
-    yield {
+    return {
         **os.environ,
         "PATH": f"{command.parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(SOURCE.parent),
         "OMP_NUM_THREADS": "1",
         "SACCADE_QUICK": "1",
     }
+
+
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[dict[str, str]]:
+    """One who reads a single block."""
+    yield furnish(tmp_path)
     shutil.rmtree(tmp_path, ignore_errors=True)  # runs are large, and pytest keeps three
+
+
+@dataclass
+class Session:
+    """One who reads on, and has still what an earlier block of the document made."""
+
+    folder: Path
+    environment: dict[str, str]
+    blocks: Iterator[tuple[int, str]]
+    done: int = -1
+
+    def read_to(self, number: int) -> None:
+        while self.done < number:
+            self.done, block = next(self.blocks)
+            commands = [line[2:] for line in block.splitlines() if line.startswith("$ ")]
+            assert commands, "a console block shows commands after '$ '"
+            for command in commands:
+                run(["/bin/sh", "-c", shortened(command)], self.environment, self.folder)
+
+
+@pytest.fixture(scope="module")
+def sessions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], Session]]:
+    """By document."""
+    opened: dict[Path, Session] = {}
+
+    def find(path: Path) -> Session:
+        if path not in opened:
+            folder = tmp_path_factory.mktemp("session")
+            shown = enumerate(each[1] for each in fenced(path, "console"))
+            opened[path] = Session(folder, furnish(folder), shown)
+        return opened[path]
+
+    yield find
+    for session in opened.values():
+        shutil.rmtree(session.folder, ignore_errors=True)
 
 
 def run(command: list[str], environment: dict[str, str], folder: Path) -> str:
@@ -124,14 +169,9 @@ def test_python_blocks_run(source: str, reader: dict[str, str], tmp_path: Path) 
 
 
 @pytest.mark.serial
-@pytest.mark.parametrize("path", SESSIONS, ids=name_of)
-def test_console_blocks_run(path: Path, reader: dict[str, str], tmp_path: Path) -> None:
-    """One after the other, as somebody reads who has still what an earlier one made."""
-    for block in fenced(path, "console"):
-        commands = [line[2:] for line in block[1].splitlines() if line.startswith("$ ")]
-        assert commands, "a console block shows commands after '$ '"
-        for command in commands:
-            run(["/bin/sh", "-c", shortened(command)], reader, tmp_path)
+@pytest.mark.parametrize(("path", "number"), CONSOLES)
+def test_console_blocks_run(path: Path, number: int, sessions: Callable[[Path], Session]) -> None:
+    sessions(path).read_to(number)
 
 
 @pytest.mark.serial

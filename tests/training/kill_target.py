@@ -15,7 +15,7 @@ def main(out: str, source: str, target: str, *sets: str) -> None:
                  "tokenizer": "characters"},
         "model": {"dim": 16, "layers": 1, "heads": 2, "ffn_dim": 16},
         "train": {"steps": 40, "batch_tokens": 200, "processes": 2, "save_every": 3,
-                  "eval_every": 30, "warmup": 10},
+                  "eval_every": 15, "warmup": 10},
     }  # fmt: skip
     events = Events(warn=lambda text: sys.stderr.write(text + "\n"))
     try:

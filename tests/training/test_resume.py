@@ -15,7 +15,7 @@ from tiny_runs import write_corpus
 
 TARGET = Path(__file__).parent / "kill_target.py"
 SRC = Path(__file__).parents[2] / "src"
-STEPS = 60
+STEPS = 30
 KILLED = (f"train.steps={STEPS}", "train.ema=0.9", "train.save_every=1")
 
 
