@@ -6,7 +6,8 @@ WORKERS ?= 2
 SACCADE_DATA ?= $(abspath $(wildcard ../shared/data))
 
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet -c constraints.txt
+QUIET := $(shell test -t 2 || echo --quiet)  # who watches sees pip at work
+PIP := $(BIN)/python -m pip --disable-pip-version-check install $(QUIET) -c constraints.txt
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest --durations=8 --durations-min=8
 NEEDS := pyproject.toml constraints.txt
 
