@@ -314,6 +314,17 @@ class TestFind:
         assert (tmp_path / "ran").exists()
         assert found is find(self.table, f"{file}:Mine", what="score", allow_code=True)
 
+    def test_a_users_file_may_import_its_neighbours(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sys, "path", list(sys.path))
+        (tmp_path / "its_neighbour.py").write_text("class Mine: pass")
+        (tmp_path / "random.py").write_text("raise SystemExit")  # the library's comes first
+        (tmp_path / "user.py").write_text("import random\nfrom its_neighbour import Mine")
+        found = find(self.table, f"{tmp_path / 'user.py'}:Mine", what="score", allow_code=True)
+        assert found.__name__ == "Mine"
+        sys.modules.pop("its_neighbour")
+
     def test_a_users_file_hides_no_module(self, tmp_path: Path) -> None:
         import json
 

@@ -322,10 +322,15 @@ def _module_name(path: Path) -> str:
 
 
 def _import_file(path: Path) -> ModuleType:
-    """Run a user's file once a content, under a name that can hide no other module."""
-    name = _module_name(path)
+    """Run a user's file once a content, under a name that can hide no other module.
+
+    It may import its neighbours, in every process: they are looked for last, and hide nothing.
+    """
+    name, folder = _module_name(path), str(path.resolve().parent)
     if name in sys.modules:
         return sys.modules[name]
+    if folder not in sys.path:
+        sys.path.append(folder)
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None, f"{path} ends in .py"
     assert spec.loader is not None, f"{path} ends in .py"

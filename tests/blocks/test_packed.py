@@ -1,10 +1,12 @@
 import copy
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
+from saccade.blocks.feedforward import FeedForward
 from saccade.blocks.packed import FEW, LEAST, PackedOutput, keep_by_columns, pack
 
 
@@ -58,6 +60,21 @@ def test_kept_by_columns_it_is_the_same_map(bias: bool) -> None:
         torch.testing.assert_close(turned(x), twin(x))
     turned(torch.randn(2, 8)).sum().backward()
     assert turned.weight.grad is not None
+
+
+class Own(nn.Module):
+    """Somebody's own: it may look at how its weights lie."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.map = nn.Linear(8, 24)
+        self.ffn = FeedForward(8, 24)
+
+
+def test_only_maps_of_our_own_classes_are_turned() -> None:
+    packed: Any = pack(Own())
+    assert packed.map.weight.is_contiguous()
+    assert not packed.ffn.expand.weight.is_contiguous()
 
 
 def test_what_turned_would_lose_stays() -> None:

@@ -46,6 +46,16 @@ def test_training_tells_loss_perplexity_and_bits(trained: tuple[Path, Said]) -> 
     assert "- dev: loss " in (out / "README.md").read_text()
 
 
+def test_scores_of_another_text_are_not_replaced_without_a_word(
+    saccade: Saccade, folder: Path, tmp_path: Path
+) -> None:
+    said = []
+    for text in ("abc abd\n", "abc abd\n", "abd abc\n"):
+        (tmp_path / "some.txt").write_text(text)
+        said.append(saccade("eval", folder, "--data", tmp_path / "some.txt").err)
+    assert ["are replaced: --name keeps both" in each for each in said] == [False, False, True]
+
+
 def test_a_line_a_prompt_drawn_by_the_seed(saccade: Saccade, folder: Path) -> None:
     first, again, other = (
         saccade("predict", folder, "--length", 20, "--seed", seed, stdin=PROMPTS.encode())

@@ -84,6 +84,7 @@ TEXTS = {
     "Arabic": "صباح الخير يا عالم\n",
     "Hindi": "नमस्ते दुनिया\n",
     "Thai": "สวัสดีชาวโลกทุกคนในวันนี้\n",
+    "Thai without a space": ("สวัสดีชาวโลกทุกคนในวันนี้" * 5 + "\n") * 20,
     "beyond the sample": "Ещё одно предложение 🙂\n" * 2000,
 }
 
@@ -250,6 +251,11 @@ def test_every_format_gives_the_same_pairs(write, pack):
         assert (report.dropped, report.control, report.crlf, report.bad_utf8) == (2, 1, 0, 0), files
         assert report.separators in (1, 2), files  # by line or by cell
         assert list(text) == list(text), "a text can be read again"
+
+
+def test_a_header_may_stand_below_blank_lines(write):
+    text = ParallelText([write("a.tsv", "\n \ntarget\tsource\nx\ty\n")])
+    assert list(text) == [("y", "x")]
 
 
 def test_line_counts_must_agree(write):

@@ -109,6 +109,7 @@ def test_a_prediction_is_that_of_the_model(client: TestClient, engine: Engine) -
         found, expected = predicted(client, decoding=decoding), model.predict([TEXT], options)[0]
         assert found["text"] == expected.text
         assert found["score"] == pytest.approx(expected.score)
+        assert found["finished"] == expected.finished
         assert [token["id"] for token in found["target"]["tokens"]][: len(expected.ids)] == (
             expected.ids
         )

@@ -234,7 +234,7 @@ def test_a_model_beyond_numbers_is_not_written(
     learn: Learn, dev: list[str], tmp_path: Path, dev_too: bool, told: str
 ) -> None:
     sets = ["train.peak_rate=1e39", "train.warmup=0"] + [f"task.dev={dev}"] * dev_too
-    with pytest.raises(TrainingError, match=rf"{told}.*lower train\.peak_rate|{told}"):
+    with pytest.raises(TrainingError, match=rf"{told}.*lower train\.peak_rate"):
         learn(*sets, out=tmp_path / "run")
     assert not (tmp_path / "run" / "model.safetensors").exists()
 

@@ -134,8 +134,9 @@ def _how(model: "Model", flags: EvalFlags, decoding: SearchFlags) -> dict[str, A
 
 
 def _other_data(kept: list[dict[str, Any]], now: list[dict[str, Any]]) -> bool:
-    told = [[(row.get("source"), row.get("reference")) for row in rows] for rows in (kept, now)]
-    return bool(kept) and told[0] != told[1]
+    from saccade.inspection.comparison import asked
+
+    return bool(kept) and [*map(asked, kept)] != [*map(asked, now)]
 
 
 def _sides(evaluation: "Evaluation") -> tuple[list[str], list[str]]:

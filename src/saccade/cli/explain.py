@@ -20,7 +20,7 @@ class Place:
     head: int = 0
     """Counted from 0."""
     token: str = "0"  # noqa: S105  not a password
-    """Its text, or its place from 0 in the output (an encoder's: in the input)."""
+    """Its text, or its place from 0 in the output (encoder: input; generate: all but the 1st)."""
 
 
 def explain(

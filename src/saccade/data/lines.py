@@ -139,14 +139,16 @@ def _refuse_foreign(stream: Stream, path: str) -> None:
 
 
 def _reads_as(sample: bytes, encoding: str) -> bool:
-    """Whether bytes that hold NULs are a text of letters in this encoding, with some ASCII.
+    """Whether bytes that hold NULs are a text of one alphabet in this encoding, or have some ASCII.
 
     Every other byte is then a NUL or another small number (0x04 in Cyrillic): no UTF-8 is like
     that. Letters of ASCII with a few NULs give Chinese characters instead, which do not count.
     """
     text = sample[: len(sample) // 4 * 4].decode(encoding, errors="replace")
     plain, letters = (len(kind.findall(text)) for kind in (ASCII, LETTERS))
-    return letters >= max(4, 0.8 * len(text)) and plain >= 0.01 * len(text)
+    (_, alphabet), *_ = Counter(ord(letter) >> 8 for letter in text).most_common(1) or [(0, 0)]
+    known = plain >= 0.01 * len(text) or alphabet >= 0.8 * len(text)
+    return letters >= max(4, 0.8 * len(text)) and known
 
 
 def _unmarked(first: bytes, counts: Counter[str]) -> bytes:

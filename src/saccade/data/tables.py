@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -85,11 +85,11 @@ def _placed(table: Table, rows: Iterator[Row], separated: str) -> Iterator[Cells
     """The columns that are meant, by the header where there is one, else by their places."""
     path, width = table.path, len(table.usual)
     places = list(range(width))
-    first = list(islice(rows, 1))
-    header = (first[0][1] if first else None) or []
+    first = list(_to_first_text(rows))
+    header = (first[-1][1] if first else None) or []
     if table.columns is not None or set(table.usual) <= set(header):
         places, width = [_column(path, name, header) for name in table.names], len(header)
-        first = []
+        first = first[:-1]
     for number, cells in chain(first, rows):
         if cells is None or not (cells[1:] or "".join(cells).strip()):  # skipped, or a blank line
             yield table.nothing
@@ -101,6 +101,14 @@ def _placed(table: Table, rows: Iterator[Row], separated: str) -> Iterator[Cells
                 f"{separated} (of more, name those to use: --columns {','.join(table.usual)}, "
                 "with a header)"
             )
+
+
+def _to_first_text(rows: Iterator[Row]) -> Iterator[Row]:
+    """The rows up to the first that is not blank: there a header stands."""
+    for row in rows:
+        yield row
+        if "".join(row[1] or ()).strip():
+            return
 
 
 def _column(path: str, name: str, header: Sequence[str]) -> int:

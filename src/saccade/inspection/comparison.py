@@ -243,12 +243,12 @@ def _check_same_data(
     runs: Sequence[StoredRun], examples: Sequence[list[Example]], name: str
 ) -> None:
     """Every run answered the same questions, in the same order."""
-    wanted = [_asked(example) for example in examples[0]]
+    wanted = [asked(example) for example in examples[0]]
     for run, theirs in zip(runs[1:], examples[1:], strict=True):
         what = ""
         if len(theirs) != len(wanted):
             what = f"{len(wanted):,} examples and {len(theirs):,}"
-        for number, (mine, other) in enumerate(zip(wanted, map(_asked, theirs), strict=False), 1):
+        for number, (mine, other) in enumerate(zip(wanted, map(asked, theirs), strict=False), 1):
             if not what and mine != other:
                 what = f"example {number:,} is {_short(mine)} and {_short(other)}"
         if what:
@@ -259,7 +259,7 @@ def _check_same_data(
             )
 
 
-def _asked(example: Example) -> dict[str, str]:
+def asked(example: Example) -> dict[str, str]:
     """What was given: the texts of an example, without what the run made of it."""
     return {
         key: value
@@ -268,8 +268,8 @@ def _asked(example: Example) -> dict[str, str]:
     }
 
 
-def _short(asked: dict[str, str]) -> str:
-    text = next(iter(asked.values()), "")
+def _short(given: dict[str, str]) -> str:
+    text = next(iter(given.values()), "")
     return repr(text if len(text) <= 40 else text[:39] + "…")
 
 

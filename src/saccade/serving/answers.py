@@ -65,6 +65,7 @@ class TranslateAnswers:
             text=found.text,
             score=found.score,
             truncated=found.truncated,
+            finished=found.finished,
             source=self._source(text, source),
             read=read_sentence(self.target, target),
             target=target,
@@ -115,6 +116,7 @@ class GenerateAnswers:
             text=found.text,
             score=found.score,
             truncated=found.truncated,
+            finished=found.finished,
             source=None,
             target=_part(whole, 1, len(ids)),
             read=_part(whole, 0, len(ids) - 1),
@@ -144,7 +146,8 @@ def given(tokenizer: Tokenizer, ids: Sequence[int]) -> Prediction:
         raise InputError(f"output_ids holds {max(ids)}, but the vocabulary ends at {known - 1}")
     ended = bool(ids) and ids[-1] == tokenizer.eos
     said = list(ids[:-1] if ended else ids)
-    return Prediction(tokenizer.decode(said), 0.0, tokenizer.tokens(ids), [], ids=said)
+    text, tokens = tokenizer.decode(said), tokenizer.tokens(ids)
+    return Prediction(text, 0.0, tokens, [], ids=said, finished=ended)
 
 
 def _part(whole: schemas.Sentence, start: int, end: int) -> schemas.Sentence:

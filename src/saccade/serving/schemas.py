@@ -178,7 +178,8 @@ class Prediction(Strict):
 
     text: str
     score: float | None
-    truncated: bool
+    truncated: bool  # the text was too long
+    finished: bool = True  # False: the prediction was cut at its longest
     source: Sentence | None
     target: Sentence
     read: Sentence | None = None
