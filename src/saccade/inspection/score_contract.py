@@ -22,7 +22,7 @@ def near(found: Tensor, wanted: Tensor, message: str) -> None:
     assert same, f"{message}: they differ by up to {(found - wanted).abs().max():.2g}"
 
 
-def random(*shape: int, seed: int = 1) -> Tensor:
+def _random(*shape: int, seed: int = 1) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
@@ -34,7 +34,7 @@ def _score(cls: Any) -> Any:
 
 def prepares_each_position_alone(cls: Any) -> None:
     """`prepare` of two halves, joined, is `prepare` of the whole: keys can be cached."""
-    score, memory = _score(cls), random(2, 6, WIDTH)
+    score, memory = _score(cls), _random(2, 6, WIDTH)
     halves = torch.cat([score.prepare(memory[:, :4]), score.prepare(memory[:, 4:])], dim=1)
     near(halves, score.prepare(memory), "prepare mixes positions; let it act on each alone")
 
@@ -42,7 +42,7 @@ def prepares_each_position_alone(cls: Any) -> None:
 def scores_every_pair(cls: Any) -> None:
     """A logit for each query and key, whatever axes stand in front."""
     score = _score(cls)
-    query, memory = random(2, 3, 5, WIDTH), random(2, 3, 6, WIDTH, seed=2)
+    query, memory = _random(2, 3, 5, WIDTH), _random(2, 3, 6, WIDTH, seed=2)
     logits = score(query, score.prepare(memory))
     assert logits.shape == (2, 3, 5, 6), (
         f"queries (2, 3, 5, {WIDTH}) and keys of 6 positions must give logits (2, 3, 5, 6), "
@@ -55,7 +55,7 @@ def scores_every_pair(cls: Any) -> None:
 def gives_a_distribution(cls: Any) -> None:
     """Masked and normalised: sums to one, zero where masked, all zeros where nothing is allowed."""
     score = _score(cls)
-    logits = score(random(2, 3, WIDTH), score.prepare(random(2, 6, WIDTH, seed=2)))
+    logits = score(_random(2, 3, WIDTH), score.prepare(_random(2, 6, WIDTH, seed=2)))
     mask = torch.ones(2, 3, 6, dtype=torch.bool)
     mask[:, :, 4:] = False
     mask[1, 2] = False
@@ -70,7 +70,7 @@ def gives_a_distribution(cls: Any) -> None:
 
 def ignores_the_order_of_keys(cls: Any) -> None:
     """Keys in another order give the same logits in that order, unless `depends_on_position`."""
-    score, query, memory = _score(cls), random(2, 3, WIDTH), random(2, 6, WIDTH, seed=2)
+    score, query, memory = _score(cls), _random(2, 3, WIDTH), _random(2, 6, WIDTH, seed=2)
     if getattr(score, "depends_on_position", False):
         return
     order = torch.tensor([3, 0, 5, 1, 4, 2])
@@ -84,7 +84,7 @@ def ignores_the_order_of_keys(cls: Any) -> None:
 def has_finite_gradients(cls: Any) -> None:
     """No NaN in a gradient, not even for vectors of zeros or equal ones."""
     score = _score(cls)
-    query, memory = random(2, 3, WIDTH), random(2, 6, WIDTH, seed=2)
+    query, memory = _random(2, 3, WIDTH), _random(2, 6, WIDTH, seed=2)
     query[0, 0], memory[0, 0] = 0.0, 0.0
     memory[1, 1] = query[1, 1]
     query.requires_grad_()

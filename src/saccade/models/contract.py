@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.blocks.sequences import Padded
-from saccade.blocks.state import State
+from saccade.blocks.state import Decoder, State
 
 
 class Architecture(Protocol):
@@ -25,54 +25,38 @@ class Architecture(Protocol):
     tasks: tuple[str, ...]
 
 
-class TranslationModel(Protocol):
-    """Of the task translate, made by `cls(config, joint=...)`: do both sides share embeddings?"""
+class Model(Decoder[State], Protocol):
+    """What every model has; `start` and `step` are those of any decoder."""
 
     limit: int | None  # the longest sequence it can read
     alignment_layers: Sequence[str]  # the attentions from target to source, by module name
     output_weight: Float[Tensor, "V D"]  # of the last hidden vectors to logits
 
-    def forward(self, source: Padded, target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
-        """Hidden vectors, each having read its target token, those before it, and the source."""
-        ...
-
     def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
         """Of the next token."""
         ...
 
-    def start(self, source: Padded, prefix: Sequence[Sequence[int]] | None = None) -> State:
-        """What is known before the first step: the source, and a prefix that was read."""
+
+class TranslationModel(Model, Protocol):
+    """Of the task translate, made by `cls(config, joint=...)`: do both sides share embeddings?
+
+    `start` is given the sources, `Padded`.
+    """
+
+    def forward(self, source: Padded, target: Int[Tensor, "B T"]) -> Float[Tensor, "B T D"]:
+        """Hidden vectors, each having read its target token, those before it, and the source."""
         ...
 
-    def step(self, token: Int[Tensor, " N"], state: State) -> tuple[Float[Tensor, "N V"], State]:
-        """Read a token more in each row: the logits of the next, and the state that follows."""
-        ...
 
+class LanguageModel(Model, Protocol):
+    """Of the task generate, made by `cls(config)`; `start` is given the number of rows."""
 
-class LanguageModel(Protocol):
-    """Of the task generate, made by `cls(config)`."""
-
-    limit: int | None  # the longest text it can read
     sight: int | None  # the most tokens that, read at once, equal decoding token by token
-    alignment_layers: Sequence[str]  # empty: there is no source
-    output_weight: Float[Tensor, "V D"]
 
     def forward(
         self, tokens: Int[Tensor, "B T"], carry: Any = None
     ) -> tuple[Float[Tensor, "B T D"], Any]:
         """Hidden vectors, and what the next segment of the same texts is given; None: nothing."""
-        ...
-
-    def logits(self, hidden: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        """Of the next token."""
-        ...
-
-    def start(self, inputs: int, prefix: Sequence[Sequence[int]] | None = None) -> State:
-        """For so many rows, each with the prefix that it has read."""
-        ...
-
-    def step(self, token: Int[Tensor, " N"], state: State) -> tuple[Float[Tensor, "N V"], State]:
-        """As of a translator."""
         ...
 
 
@@ -88,4 +72,6 @@ def missing(model: Any) -> list[str]:
 
 
 def _members(protocol: Any) -> list[str]:
-    return [name for name in {**protocol.__annotations__, **vars(protocol)} if name[0] != "_"]
+    """What a protocol and those it extends declare."""
+    declared = ({**vars(cls).get("__annotations__", {}), **vars(cls)} for cls in protocol.__mro__)
+    return [name for names in declared for name in names if name[0] != "_"]
