@@ -11,6 +11,7 @@ from saccade.decoding.constraints import (
     ForcedPrefix,
     MinimumLength,
     NoRepeat,
+    RepetitionPenalty,
 )
 from saccade.decoding.options import DecodeOptions
 from saccade.decoding.search import SearchOptions, beam_search
@@ -136,5 +137,8 @@ def test_mistakes_are_named(decoder):
         search(decoder, 1, [ForcedPrefix([[9]])])
     with pytest.raises(InputError, match="at least 1"):
         NoRepeat(0)
+    for beam in (1, 2):
+        with pytest.raises(InputError, match="a preference is of one path"):
+            search(decoder, 1, [RepetitionPenalty(2.0, [[]])], beam=beam)
     with pytest.raises(InputError, match="repetition_penalty is of one path"):
         DecodeOptions(repetition_penalty=2.0, beam=2)

@@ -9,7 +9,7 @@ to be chosen on a path of its own, not what they are worth: it always returns a 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -33,7 +33,22 @@ class Constraint(Protocol):
     ) -> Float[Tensor, "N V"]: ...
 
 
-Preference: TypeAlias = Constraint
+class Preference:
+    """Called like a constraint, on the one path that `walk` follows; it is no constraint."""
+
+    def __call__(
+        self,
+        log_probs: Float[Tensor, "N V"],
+        history: Int[Tensor, "N t"],
+        sentence: Int[Tensor, " N"],
+    ) -> Float[Tensor, "N V"]:
+        raise NotImplementedError
+
+
+def refuse_preferences(constraints: Sequence[Constraint]) -> None:
+    """As a constraint it would change what tokens are worth, and with that every score."""
+    if any(isinstance(each, Preference) for each in constraints):
+        raise InputError("a preference is of one path: give it to `walk` or `stream` as such")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +142,7 @@ class ForcedPrefix:
         return log_probs.masked_fill(others & (wanted >= 0), NEVER)
 
 
-class RepetitionPenalty:
+class RepetitionPenalty(Preference):
     """A preference: what was said or prompted loses by a factor of its log-probability.
 
     CTRL (Keskar et al. 2019) divides logits, whose zero is arbitrary; a log-probability is <= 0.

@@ -18,7 +18,13 @@ from jaxtyping import Bool, Float, Int
 
 from saccade.blocks.state import Decoder, S
 from saccade.decoding.choices import Considered, consider
-from saccade.decoding.constraints import NEVER, Constraint, MinimumLength, NoRepeat
+from saccade.decoding.constraints import (
+    NEVER,
+    Constraint,
+    MinimumLength,
+    NoRepeat,
+    refuse_preferences,
+)
 from saccade.decoding.tree import ROOT, BeamNode, BeamTree
 from saccade.decoding.walk import (
     Hypothesis,
@@ -139,6 +145,7 @@ def beam_search(
             options=options,
             constraints=constraints,
         )
+    refuse_preferences(constraints)
     token = first_tokens(first, max_lengths, state.rows)
     constraints = options.constraints(eos, constraints)
     beams, forest = _Beams(max_lengths, options), _Forest()

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from saccade.blocks.state import Decoder, S
-from saccade.decoding.constraints import NEVER, Constraint, Preference
+from saccade.decoding.constraints import NEVER, Constraint, Preference, refuse_preferences
 from saccade.errors import InputError
 
 # Log-probabilities (N, V), the sentence of each row, the position: the token of each row (N,).
@@ -70,6 +70,7 @@ def walk(
 
     The caller may send back the sentences that are to end with this step.
     """
+    refuse_preferences(constraints)
     token, limits = first_tokens(first, max_lengths, state.rows), np.array(max_lengths)
     sentence, rules = np.arange(state.rows), (constraints, preferences)
     history = token.new_empty(state.rows, 0)
