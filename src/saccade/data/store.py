@@ -108,12 +108,14 @@ def build_store(
         return found
 
     def write(place: Path) -> dict[str, Any]:
-        recuts = [Recut(each, subword_dropout) for each in tokenizers] if cuts else []
+        # Before the text is read: a tokenizer that cannot be cut anew is told at once.
+        recuts = {each: Recut(each, subword_dropout) for each in set(tokenizers) if cuts}
         report = _write(place, pairs, tokenizers, max_length)
-        for side, tokenizer, recut in zip(SIDES, tokenizers, recuts, strict=False):
-            _write_copies(place, side, dtype_of(tokenizer), recut, max_length)
         dtypes = [dtype_of(tokenizer) for tokenizer in tokenizers]
-        return {"dtypes": dtypes, "copies": COPIES if cuts else 1, **asdict(report)}
+        if recuts:
+            for side, tokenizer, dtype in zip(SIDES, tokenizers, dtypes, strict=True):
+                _write_copies(place, side, dtype, recuts[tokenizer], max_length)
+        return {"dtypes": dtypes, "copies": COPIES if recuts else 1, **asdict(report)}
 
     build_folder(folder, identity, write)
     made = open_store(folder, identity)
