@@ -1,7 +1,6 @@
 """Every example once an epoch, in batches that fit, in an order that is a function."""
 
 import time
-from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
@@ -54,18 +53,6 @@ def test_every_example_once_in_batches_that_fit(pairs, batch_tokens, seed):
         assert sorted(np.concatenate(plan)) == list(range(len(pairs)))
         for batch in plan:
             assert len(batch) == 1 or max(padded(s, batch) for s in lengths) <= batch_tokens
-
-
-@pytest.mark.usefixtures("window")
-def test_one_pass_over_each_copy_then_the_next():
-    lengths = some_lengths(3 * 20)
-    order = Order(lengths, 60, seed=1, copies=3)
-    taken = [order.at(step)[2] for step in range(len(order))]
-    assert sorted(np.concatenate(taken)) == list(range(60))
-    assert all(len({example // 20 for example in batch}) == 1 for batch in taken)
-    if batches.WINDOW > 20:
-        copies = [int(batch[0]) // 20 for batch in taken]
-        assert sum(one != other for one, other in pairwise(copies)) == 2
 
 
 @settings(deadline=None)

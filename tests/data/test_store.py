@@ -76,33 +76,6 @@ def test_what_is_too_long_or_empty_is_dropped_on_both_sides(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_subword_dropout_makes_copies_that_say_the_same(tmp_path, tokenizers, monkeypatch):
-    monkeypatch.setattr(stores, "LINES", 7)
-    monkeypatch.setattr(stores, "COPIES", 3)
-    plain = build_store(tmp_path / "plain", PAIRS, *tokenizers, "1")
-    store = build_store(tmp_path / "store", PAIRS, *tokenizers, "1", subword_dropout=0.2)
-    assert (len(store), store.copies, store.report) == (900, 3, plain.report)
-    found = contents(store)
-    sides = [
-        [tokenizer.decode(row) for row in rows]
-        for tokenizer, rows in zip(tokenizers, zip(*found, strict=True), strict=True)
-    ]
-    assert list(zip(*sides, strict=True)) == PAIRS * 3
-    assert found[:300] != found[300:600] != found[600:] != contents(plain)
-    again = build_store(tmp_path / "again", PAIRS, *tokenizers, "1", subword_dropout=0.2)
-    assert contents(again) == found
-    assert contents(build_store(tmp_path / "store", refuse(), *tokenizers, "1", None, 0.2)) == found
-    with pytest.raises(AssertionError, match="read again"):
-        build_store(tmp_path / "store", refuse(), *tokenizers, "1", subword_dropout=0.3)
-    limit = max(int(side.max()) for side in plain.lengths)
-    short = build_store(tmp_path / "short", PAIRS, *tokenizers, "1", limit, 0.2)
-    assert max(side.max() for side in short.lengths) <= limit
-    assert max(side.max() for side in store.lengths) > limit
-    assert sorted(path.name for path in (tmp_path / "store").iterdir()) == sorted(
-        path.name for path in (tmp_path / "plain").iterdir()
-    )
-
-
 def test_a_large_vocabulary_needs_wider_numbers(tmp_path):
     many = train_tokenizer("words", [" ".join(f"w{n}" for n in range(70_000))], 80_000)
     store = build_store(tmp_path / "store", [("w69999 w1", "w2")], many, many, "1")

@@ -11,7 +11,7 @@ import pyarrow
 import pytest
 import torch
 from pyarrow import parquet
-from tiny_runs import Killed, die_at, pairs, tiny, train, write_corpus
+from tiny_runs import pairs, tiny, train, write_corpus
 
 from saccade.config import override
 from saccade.decoding.options import DecodeOptions
@@ -54,36 +54,6 @@ def test_every_tokenizer_trains_and_predicts_whatever_the_text(
     for text, each in zip(ODD, found, strict=True):
         assert bool(each.tokens) == bool(text.strip())  # blank gives blank, all else something
         assert math.isfinite(each.score)
-
-
-BPE = ("task.tokenizer=bpe", "task.vocab_size=300")
-
-
-def test_subword_dropout_is_of_training_alone_and_resumes(files: list[str], tmp_path: Path) -> None:
-    sets = (*BPE, "task.subword_dropout=0.2")
-    cut = trained(files, tmp_path / "cut", *sets)
-    plain = trained(files, tmp_path / "plain", *BPE)
-    for text, _ in pairs():
-        assert cut.task.read(cut.module, text) == plain.task.read(plain.module, text)
-    config = override(tiny(files), ["train.steps=9", "train.save_every=1", *sets])
-    train(config, tmp_path / "whole")
-    with pytest.raises(Killed):
-        train(config, tmp_path / "parts", update=die_at(4))
-    train(config, tmp_path / "parts", resume=True)
-    models = [tmp_path / name / "model.safetensors" for name in ("whole", "parts")]
-    assert models[0].read_bytes() == models[1].read_bytes()
-
-
-@pytest.mark.parametrize(
-    ("setting", "says"),
-    [("task.subword_dropout=1.5", "less than 1"), ("task.tokenizer=words", "'words' has none")],
-)
-def test_subword_dropout_that_cannot_be(
-    files: list[str], tmp_path: Path, setting: str, says: str
-) -> None:
-    with pytest.raises(InputError, match=says):
-        trained(files, tmp_path / "run", "task.subword_dropout=0.1", *BPE, setting)
-    assert not (tmp_path / "run").exists()
 
 
 def test_separate_vocabularies_have_separate_embeddings(files: list[str], tmp_path: Path) -> None:

@@ -48,10 +48,10 @@ def split(batch: Indices, pieces: int) -> list[Indices]:
     return [batch[piece::pieces] for piece in range(pieces)]
 
 
-def _windows(lengths: Lengths, copies: int = 1) -> list[tuple[int, int]]:
-    """Equal stretches of at most WINDOW examples, one a copy of the corpus unless it is giant."""
+def _windows(lengths: Lengths) -> list[tuple[int, int]]:
+    """Equal stretches of the corpus of at most WINDOW examples: one for all but giant corpora."""
     count = len(lengths[0])
-    pieces = -(-count // copies // WINDOW) * copies
+    pieces = -(-count // WINDOW)
     borders = [count * piece // pieces for piece in range(pieces + 1)] if pieces else []
     return list(pairwise(borders))
 
@@ -90,16 +90,13 @@ def _cuts(order: Indices, lengths: Lengths, batch_tokens: int) -> list[int]:
 
 
 class Order:
-    """The batch of any step, for ever: nothing is replayed to resume, one window is in memory.
+    """The batch of any step, for ever: nothing is replayed to resume, one window is in memory."""
 
-    With `copies` of a corpus behind each other, an epoch is one pass over each of them.
-    """
-
-    def __init__(self, lengths: Lengths, batch_tokens: int, seed: int, copies: int = 1):
+    def __init__(self, lengths: Lengths, batch_tokens: int, seed: int):
         if not len(lengths[0]):
             raise InputError("no examples to make batches of")
         self.lengths, self.batch_tokens, self.seed = lengths, batch_tokens, seed
-        self.windows = _windows(lengths, copies)
+        self.windows = _windows(lengths)
         # Where the cuts fall depends on lengths alone, so every epoch has as many batches.
         self.counts = [len(self._plan(0, window)) for window in range(len(self.windows))]
         self.cached: tuple[tuple[int, int], list[Indices]] = ((-1, -1), [])

@@ -1,7 +1,7 @@
 """Token ids of a parallel text on disk: built once, streaming, then mapped into memory.
 
 A store is a folder of plain arrays and a manifest. It appears whole or not at all, and it is
-rebuilt when the text, a tokenizer, the length limit or the rate of subword dropout changes.
+rebuilt when the text, a tokenizer or the length limit changes.
 """
 
 import hashlib
@@ -20,16 +20,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from saccade.data.durable import settle
-from saccade.data.recut import Recut
 from saccade.data.tokenizers import Tokenizer
 from saccade.errors import InputError
-from saccade.randomness import numpy_generator
 
 T = TypeVar("T")
-VERSION = 2
+VERSION = 1
 SIDES = ("source", "target")
 LINES = 4096  # encoded at a time, so memory does not grow with the corpus
-COPIES = 20  # of a corpus under subword dropout, each cut in its own way
 MANIFEST = "manifest.json"
 
 
@@ -64,12 +61,11 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class PairStore:
-    """Two sides of the same length, mapped from a folder: the corpus, or copies of it in a row."""
+    """Two sides of the same length, mapped from a folder."""
 
     source: Store
     target: Store
     report: StoreReport
-    copies: int = 1  # that differ in how words are cut
 
     def __len__(self) -> int:
         return len(self.source.offsets) - 1
@@ -97,25 +93,17 @@ def build_store(
     target_tokenizer: Tokenizer,
     fingerprint: str,
     max_length: int | None = None,
-    subword_dropout: float = 0.0,
 ) -> PairStore:
     """The store in `folder` when it holds just this, else a new one in its place."""
     tokenizers = (source_tokenizer, target_tokenizer)
-    cuts = [subword_dropout, COPIES] if subword_dropout else []
-    identity = identity_of([fingerprint, max_length, *cuts], tokenizers)
+    identity = identity_of([fingerprint, max_length], tokenizers)
     found = open_store(folder, identity)
     if found is not None:
         return found
 
     def write(place: Path) -> dict[str, Any]:
-        # Before the text is read: a tokenizer that cannot be cut anew is told at once.
-        recuts = {each: Recut(each, subword_dropout) for each in set(tokenizers) if cuts}
         report = _write(place, pairs, tokenizers, max_length)
-        dtypes = [dtype_of(tokenizer) for tokenizer in tokenizers]
-        if recuts:
-            for side, tokenizer, dtype in zip(SIDES, tokenizers, dtypes, strict=True):
-                _write_copies(place, side, dtype, recuts[tokenizer], max_length)
-        return {"dtypes": dtypes, "copies": COPIES if recuts else 1, **asdict(report)}
+        return {"dtypes": [dtype_of(tokenizer) for tokenizer in tokenizers], **asdict(report)}
 
     build_folder(folder, identity, write)
     made = open_store(folder, identity)
@@ -131,19 +119,17 @@ def open_store(folder: Path, identity: str | None = None) -> PairStore | None:
     try:
         report = StoreReport(**{name: manifest[name] for name in StoreReport.__dataclass_fields__})
         source, target = (
-            _map_side(folder, side, dtype)
+            Store(
+                map_array(folder / f"{side}.tokens", dtype), map_array(folder / f"{side}.offsets")
+            )
             for side, dtype in zip(SIDES, manifest["dtypes"], strict=True)
         )
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return PairStore(source, target, report, manifest["copies"])
+    return PairStore(source, target, report)
 
 
-def _map_side(folder: Path, side: str, dtype: str) -> Store:
-    return Store(map_array(folder / f"{side}.tokens", dtype), map_array(folder / f"{side}.offsets"))
-
-
-def identity_of(what: Sequence[str | float | None], tokenizers: Sequence[Tokenizer]) -> str:
+def identity_of(what: Sequence[str | int | None], tokenizers: Sequence[Tokenizer]) -> str:
     """What a store depends on, as one hash."""
     parts = [VERSION, *what, *(each.inner.to_str() for each in tokenizers)]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
@@ -166,30 +152,24 @@ def _write(
     max_length: int | None,
 ) -> StoreReport:
     """Encode the pairs some thousand at a time and append them to the files of both sides."""
-    kept = too_long = empty = unknown = 0
+    kept = too_long = empty = 0
     with ExitStack() as stack:
-        columns = [
-            _Column(stack, folder, side, dtype_of(tokenizer))
-            for side, tokenizer in zip(SIDES, tokenizers, strict=True)
-        ]
+        columns = [_Column(stack, folder, *each) for each in zip(SIDES, tokenizers, strict=True)]
         for chunk in chunked(pairs):
             rows = [
-                tokenizer.encode_batch(texts)
-                for tokenizer, texts in zip(tokenizers, zip(*chunk, strict=True), strict=True)
+                column.encode(texts)
+                for column, texts in zip(columns, zip(*chunk, strict=True), strict=True)
             ]
             lengths = np.array([[len(row) for row in side] for side in rows])
             void = lengths.min(axis=0) == 0
             long = ~void & (lengths.max(axis=0) > (max_length or np.inf))
             keep = np.flatnonzero(~(void | long))
-            for column, tokenizer, side, length in zip(
-                columns, tokenizers, rows, lengths, strict=True
-            ):
-                ids = np.fromiter(chain.from_iterable(side[i] for i in keep), np.int64)
-                column.append(ids, length[keep])
-                unknown += int((ids == tokenizer.unk).sum())
+            for column, side, length in zip(columns, rows, lengths, strict=True):
+                column.append([side[i] for i in keep], length[keep])
             kept, too_long, empty = kept + len(keep), too_long + long.sum(), empty + void.sum()
         for column in columns:
             column.settle()
+    unknown = sum(column.unknown for column in columns)
     report = StoreReport(kept, int(too_long), int(empty), unknown)
     if not kept:
         why = report.summary() or "there was none"
@@ -204,41 +184,23 @@ def chunked(items: Iterable[T]) -> Iterator[list[T]]:
         yield chunk
 
 
-def _write_copies(
-    folder: Path, side: str, dtype: str, recut: Recut, max_length: int | None
-) -> None:
-    """In place of a side's texts `COPIES` of each, cut anew; what gets too long keeps its cut."""
-    plain, new = _map_side(folder, side, dtype), f"{side}.new"
-    lengths = plain.lengths
-    with ExitStack() as stack:
-        column = _Column(stack, folder, new, dtype)
-        for copy in range(COPIES):
-            for start in range(0, len(lengths), LINES):
-                some = slice(start, start + LINES)
-                first, *_, last = plain.offsets[start : start + LINES + 1]
-                tokens = plain.tokens[first:last]
-                draw = numpy_generator(0, f"cut {side}", copy, start)
-                column.append(*recut(tokens, lengths[some], draw, max_length))
-        column.settle()
-    for kind in ("tokens", "offsets"):
-        (folder / f"{new}.{kind}").replace(folder / f"{side}.{kind}")
-
-
 class _Column:
     """The files of one side while they grow."""
 
-    def __init__(self, stack: ExitStack, folder: Path, side: str, dtype: str):
-        self.dtype = dtype
+    def __init__(self, stack: ExitStack, folder: Path, side: str, tokenizer: Tokenizer):
+        self.encode, self.unk = tokenizer.encode_batch, tokenizer.unk
+        self.dtype = dtype_of(tokenizer)
         self.tokens = stack.enter_context((folder / f"{side}.tokens").open("wb"))
         self.offsets = stack.enter_context((folder / f"{side}.offsets").open("wb"))
-        self.end = 0
+        self.end = self.unknown = 0
         self.offsets.write(np.zeros(1, "<i8").tobytes())
 
-    def append(self, ids: NDArray[Any], lengths: NDArray[np.int64]) -> None:
-        """Texts of these lengths, one after the other."""
-        self.tokens.write(ids.astype(self.dtype).tobytes())
+    def append(self, rows: Sequence[Sequence[int]], lengths: NDArray[np.int64]) -> None:
+        ids = np.fromiter(chain.from_iterable(rows), self.dtype, count=int(lengths.sum()))
+        self.tokens.write(ids.tobytes())
         self.offsets.write((self.end + np.cumsum(lengths)).astype("<i8").tobytes())
         self.end += len(ids)
+        self.unknown += int((ids == self.unk).sum())
 
     def settle(self) -> None:
         settle(self.tokens)

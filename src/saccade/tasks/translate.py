@@ -53,22 +53,12 @@ class TranslateConfig:
     joint: bool = True  # one vocabulary for both sides
     lowercase: bool = False
     max_length: int = 256  # tokens of a training text; longer pairs are dropped and counted
-    subword_dropout: float = 0.0  # of bpe's merges, in training: the same words in other pieces
     on_bad_utf8: Literal["stop", "replace", "skip"] = "stop"
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "max_length"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)}, it must be at least 1")
-        if not 0 <= self.subword_dropout < 1:
-            raise InputError(
-                f"subword_dropout is {self.subword_dropout}, it must be at least 0 and less than 1"
-            )
-        if self.subword_dropout and self.tokenizer in TOKENIZERS.keys() - {"bpe"}:
-            raise InputError(
-                f'subword_dropout leaves out the merges of tokenizer = "bpe"; {self.tokenizer!r} '
-                "has none: set it to 0, or take bpe"
-            )
         if self.columns is not None and len(self.columns) != 2:
             named = ",".join(self.columns)
             raise InputError(f"--columns {named!r}: two names, such as source,target")
@@ -146,9 +136,8 @@ class Translate:
         """The training pairs as token ids on disk, made now or taken from an earlier start."""
         text = read_pairs_of(self.config, self.config.train)
         store = build_store(
-            folder, text, self.source, self.target, text.fingerprint(),
-            self.config.max_length, self.config.subword_dropout,
-        )  # fmt: skip
+            folder, text, self.source, self.target, text.fingerprint(), self.config.max_length
+        )
         if summary := text.report.summary():  # nothing when the store was there already
             warn(f"{' '.join(self.config.train)}: {summary}")
         if summary := store.report.summary():
@@ -163,7 +152,7 @@ class Translate:
         return open_store(folder)
 
     def order(self, store: PairStore, batch_tokens: int, seed: int) -> Order:
-        return Order(store.lengths, batch_tokens, seed, store.copies)
+        return Order(store.lengths, batch_tokens, seed)
 
     def collate(self, store: PairStore, indices: np.ndarray) -> PairBatch:
         return collate(store, indices, self.source, self.target)
