@@ -11,6 +11,7 @@ from tiny_runs import pairs, tiny, train, write_corpus
 
 import saccade
 from saccade.cli.train import TrainFlags
+from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError
 from saccade.tasks.translate import QUICK
 from saccade.training.model import Model
@@ -52,6 +53,14 @@ def test_train_in_python_says_what_is_wrong_and_takes_what_the_command_takes(
     assert saccade.Interrupted(15).exit_code == 143
     assert set(saccade.__all__) == set(dir(saccade))
     assert all(getattr(saccade, name) for name in saccade.__all__)
+
+
+def test_a_tree_is_of_one_text(model: Model) -> None:
+    tree = BeamTree()
+    model.predict(["a b"], QUICK, tree=tree)
+    assert tree.of(0)
+    with pytest.raises(InputError, match="a tree is of one text, and these are 2"):
+        model.predict(["a b", "a"], QUICK, tree=BeamTree())
 
 
 def test_train_in_python_takes_every_flag_of_the_command() -> None:

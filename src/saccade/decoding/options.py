@@ -1,11 +1,9 @@
 """How to decode: the one list of settings that the command line, Python and the server share."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from torch import Tensor
-
-from saccade.decoding.sampling import temperature, top_k, top_p
+from saccade.decoding.sampling import Draw, Filter, temperature, top_k, top_p
 from saccade.decoding.search import SearchOptions
 from saccade.errors import InputError
 
@@ -42,6 +40,7 @@ class DecodeOptions(SearchOptions):
                 raise InputError(f"{name} is of one path: take beam = 1, or draw")
         if self.sample and self.nbest > 1:
             raise InputError("nbest is of search; to draw several outputs, give several seeds")
+        self.filters()  # they check their values, also where nothing is drawn
 
     @property
     def of_one_path(self) -> list[str]:
@@ -49,7 +48,11 @@ class DecodeOptions(SearchOptions):
         given = {"stop": bool(self.stop), "repetition_penalty": self.repetition_penalty != 1}
         return [name for name in given if given[name]]
 
-    def filters(self) -> list[Callable[[Tensor], Tensor]]:
+    def draw(self, examples: Sequence[int]) -> Draw:
+        """What draws the next token of each of these examples."""
+        return Draw(seed=self.seed, examples=examples, filters=self.filters())
+
+    def filters(self) -> list[Filter]:
         """What the options do to logits before a token is drawn."""
         found = [temperature(self.temperature)] if self.temperature != 1 else []
         if self.top_k is not None:

@@ -18,7 +18,6 @@ from saccade.data.streams import TokenStream, build_stream, open_stream
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
 from saccade.decoding.options import DecodeOptions
-from saccade.decoding.sampling import Draw
 from saccade.decoding.search import beam_search
 from saccade.decoding.texts import before_stop, spoken, stopping
 from saccade.decoding.tree import BeamTree
@@ -270,7 +269,8 @@ class Generate:
             state = model.start(1, [ids[:-1]])
         steps = walk.stream(
             model, state, first=ids[-1], eos=self.tokenizer.eos,
-            max_length=options.max_length(len(ids)), choose=self._choose(options, [number]),
+            max_length=options.max_length(len(ids)),
+            choose=options.draw([number]) if options.sample else walk.best,
             constraints=options.constraints(self.tokenizer.eos, output_constraints(self.unsaid)),
             preferences=output_preferences(options, [ids]),
         )  # fmt: skip
@@ -325,7 +325,7 @@ class Generate:
             )  # fmt: skip
         steps = walk.walk(
             model, state, first=first, eos=eos, max_lengths=limits,
-            choose=self._choose(options, numbers),
+            choose=options.draw(numbers) if options.sample else walk.best,
             constraints=options.constraints(eos, constraints),
             preferences=output_preferences(options, prompts),
         )  # fmt: skip
@@ -346,11 +346,6 @@ class Generate:
             whole.tokens[:kept], whole.token_log_probs[:kept], whole.path[:kept],
             eos=self.tokenizer.eos, length_penalty=options.length_penalty,
         )  # fmt: skip
-
-    def _choose(self, options: DecodeOptions, numbers: list[int]) -> walk.Choose:
-        if not options.sample:
-            return walk.best
-        return Draw(seed=options.seed, examples=numbers, filters=options.filters())
 
     def _prediction(
         self, prompt: list[int], cut: bool, hypotheses: list[Hypothesis], options: DecodeOptions

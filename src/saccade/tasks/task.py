@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from saccade.decoding.options import DecodeOptions
+from saccade.decoding.tree import BeamTree
 from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch
 from saccade.tasks.metrics import Metric
@@ -183,8 +184,12 @@ class Task(Protocol):
         prefixes: Sequence[str] | None = None,
         attention: Watch = False,
         numbers: Sequence[int] | None = None,
+        tree: BeamTree | None = None,
     ) -> list[Prediction]:
-        """One prediction a text, in order, the same alone as in any batch."""
+        """One prediction a text, in order, the same alone as in any batch.
+
+        `tree`, given with a single text, is filled with what a search considered.
+        """
 
     def stream(
         self,

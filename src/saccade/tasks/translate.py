@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import nn
 
-from saccade.blocks.recording import Seen, record_attention
+from saccade.blocks.recording import record_attention
 from saccade.blocks.sequences import Padded
 from saccade.data.batches import Order, PairBatch, collate, plan_eval
 from saccade.data.store import PairStore, build_store, open_store
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
 from saccade.decoding.options import DecodeOptions
-from saccade.decoding.sampling import Draw, sample
+from saccade.decoding.sampling import sample
 from saccade.decoding.search import Hypothesis, beam_search
 from saccade.decoding.texts import spoken
 from saccade.decoding.tree import BeamTree
@@ -204,9 +204,9 @@ class Translate:
             if not alive:
                 continue
             begun = [prefix_ids(self.target, prefixes[row]) if prefixes else [] for row in alive]
-            decode = self._decoder(model, [numbers[row] for row in alive], options, begun, tree)
-            ids = [prepared[row][0] for row in alive]
-            hypotheses, seen = self._decode(model, ids, begun, decode, options, attention=attention)
+            ids, keys = [prepared[row][0] for row in alive], [numbers[row] for row in alive]
+            with record_attention(model, watched_layers(model, attention)) as seen:
+                hypotheses = self._decode(model, ids, begun, options, keys, tree)
             for place, (row, best) in enumerate(zip(alive, hypotheses, strict=True)):
                 look = partial(attention_map, model, seen, place) if seen else None
                 found[row] = self._prediction(*prepared[row], best, look)
@@ -227,15 +227,24 @@ class Translate:
         model: Any,
         ids: list[list[int]],
         begun: list[list[int]],
-        decode: Callable[[Any, list[int]], list[list[Hypothesis]]],
         options: DecodeOptions,
-        *,
-        attention: Watch,
-    ) -> tuple[list[list[Hypothesis]], Seen]:
-        """Encode a batch and decode it, watched if asked."""
-        with record_attention(model, watched_layers(model, attention)) as seen:
-            limits = output_limits(options, ids, begun, model.limit)
-            return decode(self._start(model, ids), limits), seen
+        numbers: list[int],
+        tree: BeamTree | None,
+    ) -> list[list[Hypothesis]]:
+        """The n-best of each source, searched for or drawn."""
+        state, first, eos = self._start(model, ids), self.target.bos, self.target.eos
+        limits = output_limits(options, ids, begun, model.limit)
+        constraints = output_constraints(unsaid(self.target), begun)
+        if not options.sample:
+            return beam_search(
+                model, state, first=first, eos=eos, max_lengths=limits, options=options,
+                constraints=constraints, tree=tree,
+            )  # fmt: skip
+        drawn = sample(
+            model, state, first=first, eos=eos, max_lengths=limits, options=options,
+            constraints=constraints, draw=options.draw(numbers),
+        )  # fmt: skip
+        return [[hypothesis] for hypothesis in drawn]
 
     def _start(self, model: Any, ids: list[list[int]]) -> Any:
         """The decoder's state for a batch of sources."""
@@ -263,43 +272,14 @@ class Translate:
         with torch.no_grad():
             state = self._start(model, [ids])
         (limit,) = output_limits(options, [ids], [[]], model.limit)
-        draw = Draw(seed=options.seed, examples=[number], filters=options.filters())
         steps = walk.stream(
             model, state, first=self.target.bos, eos=self.target.eos, max_length=limit,
-            choose=draw if options.sample else walk.best,
+            choose=options.draw([number]) if options.sample else walk.best,
             constraints=options.constraints(
                 self.target.eos, output_constraints(unsaid(self.target))
             ),
         )  # fmt: skip
         yield from spoken(self.target.decode, [], (token for token, _ in steps))
-
-    def _decoder(
-        self,
-        model: Any,
-        examples: list[int],
-        options: DecodeOptions,
-        begun: list[list[int]],
-        tree: BeamTree | None,
-    ) -> Callable[[Any, list[int]], list[list[Hypothesis]]]:
-        """Search or draw, as the options say: (state, maximum lengths) -> n-best."""
-        first, eos = self.target.bos, self.target.eos
-        constraints = output_constraints(unsaid(self.target), begun)
-        drawing = Draw(seed=options.seed, examples=examples, filters=options.filters())
-
-        def search(state: Any, limits: list[int]) -> list[list[Hypothesis]]:
-            return beam_search(
-                model, state, first=first, eos=eos, max_lengths=limits, options=options,
-                constraints=constraints, tree=tree,
-            )  # fmt: skip
-
-        def draw(state: Any, limits: list[int]) -> list[list[Hypothesis]]:
-            drawn = sample(
-                model, state, first=first, eos=eos, max_lengths=limits, draw=drawing,
-                options=options, constraints=constraints,
-            )  # fmt: skip
-            return [[hypothesis] for hypothesis in drawn]
-
-        return draw if options.sample else search
 
     def _prediction(
         self,

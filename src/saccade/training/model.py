@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import Literal, overload
 
 import torch
 from torch import nn
@@ -62,12 +62,15 @@ class Model:
         """Predictions for many texts, in order; without attention, by the fast path.
 
         `attention`: True for what looks from output to input, "all", or layers by name. `tree` is
-        filled with what a search considered.
+        filled with what a search considered for a single text.
         """
-        how: dict[str, Any] = {"prefixes": prefixes, "attention": attention, "numbers": numbers}
-        if tree is not None:  # only a task that searches takes one
-            how["tree"] = tree
-        return self.task.predict(self.module, texts, options or self.task.options, **how)
+        if tree is not None and len(texts) != 1:
+            raise InputError(f"a tree is of one text, and these are {len(texts)}: ask one by one")
+        found: list[Prediction] = self.task.predict(
+            self.module, texts, options or self.task.options,
+            prefixes=prefixes, attention=attention, numbers=numbers, tree=tree,
+        )  # fmt: skip
+        return found
 
     def stream(
         self,

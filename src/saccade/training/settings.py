@@ -25,7 +25,7 @@ class TrainConfig:
     steps: int | None = None  # updates
     minutes: float | None = None  # of wall time, everything included
     seed: int = 1
-    batch_tokens: int = 1152  # target positions of one update, padding included
+    batch_tokens: int = 1152  # positions of an update's longer side, padding included
     accumulate: int = 1  # pieces an update's batch is worked through in, to save memory
     processes: int | None = None  # that share each batch; unset: as many as pay on this machine
     optimizer: OptimizerConfig = OptimizerConfig()

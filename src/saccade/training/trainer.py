@@ -139,7 +139,7 @@ class Trainer:
     def _guarded(self, loop: Iterator[Update]) -> Update:
         memory = (
             f"in update {self.standing.step + 1}, a batch of up to {self.config.batch_tokens} "
-            f"target positions; raise train.accumulate (now {self.config.accumulate}, same result "
+            f"positions a side; raise train.accumulate (now {self.config.accumulate}, same result "
             f"in smaller pieces) or lower train.batch_tokens, then {AGAIN}"
         )
         with told(memory=memory, numbers=CALMER):
