@@ -67,31 +67,31 @@ def __dir__() -> list[str]:
 
 @overload
 def train(
-    task: str, *, train: Files, out: Place, dev: Files | None = ..., model: str | None = ...,
-    preset: str | None = ..., steps: int | None = ..., minutes: float | None = ...,
-    seed: int | None = ..., seeds: None = ..., resume: bool = ...,
+    task: str, *, out: Place, train: Files | None = ..., dev: Files | None = ...,
+    model: str | None = ..., preset: str | None = ..., steps: int | None = ...,
+    minutes: float | None = ..., seed: int | None = ..., seeds: None = ..., resume: bool = ...,
     accept_changes: bool = ..., init: "Place | Run | None" = ...,
-    tokenizer: "Place | Run | None" = ..., columns: Sequence[str] | None = ...,
+    tokenizer: "Place | Run | None" = ..., columns: str | Sequence[str] | None = ...,
     processes: int | None = ..., device: str | None = ..., compile: bool = ...,
     on_bad_utf8: OnBadUTF8 | None = ..., tensorboard: bool = ...,
-    config: Mapping[str, Any] | None = ..., allow_code: bool = ..., quiet: bool = ...,
+    config: Mapping[str, Any] | Place | None = ..., allow_code: bool = ..., quiet: bool = ...,
 ) -> "Run": ...  # fmt: skip
 @overload
 def train(
-    task: str, *, train: Files, out: Place, dev: Files | None = ..., model: str | None = ...,
-    preset: str | None = ..., steps: int | None = ..., minutes: float | None = ...,
-    seed: int | None = ..., seeds: Sequence[int], resume: bool = ...,
+    task: str, *, out: Place, train: Files | None = ..., dev: Files | None = ...,
+    model: str | None = ..., preset: str | None = ..., steps: int | None = ...,
+    minutes: float | None = ..., seed: int | None = ..., seeds: Sequence[int], resume: bool = ...,
     accept_changes: bool = ..., init: "Place | Run | None" = ...,
-    tokenizer: "Place | Run | None" = ..., columns: Sequence[str] | None = ...,
+    tokenizer: "Place | Run | None" = ..., columns: str | Sequence[str] | None = ...,
     processes: int | None = ..., device: str | None = ..., compile: bool = ...,
     on_bad_utf8: OnBadUTF8 | None = ..., tensorboard: bool = ...,
-    config: Mapping[str, Any] | None = ..., allow_code: bool = ..., quiet: bool = ...,
+    config: Mapping[str, Any] | Place | None = ..., allow_code: bool = ..., quiet: bool = ...,
 ) -> "list[Run]": ...  # fmt: skip
 def train(  # noqa: PLR0913  the flags of `saccade train`, by the same names
     task: str,
     *,
-    train: Files,
     out: Place,
+    train: Files | None = None,
     dev: Files | None = None,
     model: str | None = None,
     preset: str | None = None,
@@ -103,39 +103,38 @@ def train(  # noqa: PLR0913  the flags of `saccade train`, by the same names
     accept_changes: bool = False,
     init: "Place | Run | None" = None,
     tokenizer: "Place | Run | None" = None,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     processes: int | None = None,
     device: str | None = None,
     compile: bool = False,  # noqa: A002
     on_bad_utf8: OnBadUTF8 | None = None,
     tensorboard: bool = False,
-    config: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] | Place | None = None,
     allow_code: bool = False,
     quiet: bool = False,
 ) -> "Run | list[Run]":
     """Train a model and return its run, with `seeds` one for each; `config`: any other setting.
 
-    For instance config={"model": {"dim": 64}, "train": {"peak_rate": 1e-3}}. Raises InputError
-    when the call or the data is wrong, TrainingError when the work fails, Interrupted at a signal.
+    For instance config={"model": {"dim": 64}, "train": {"peak_rate": 1e-3}}, or a TOML file.
+    Raises InputError when the call or the data is wrong, TrainingError when the work fails,
+    Interrupted at a signal.
     """
     from saccade.cli.train import TrainFlags, train_with
-    from saccade.config import merge
+    from saccade.data.lines import file_names
 
+    tables, file = (config, None) if isinstance(config, Mapping) else ({}, config)
     flags = TrainFlags(
-        out=Path(out), train=_names(train), dev=None if dev is None else _names(dev),
+        out=Path(out), config=None if file is None else Path(file),
+        train=None if train is None else file_names(train),
+        dev=None if dev is None else file_names(dev),
         model=model, preset=preset, steps=steps, minutes=minutes, seed=seed,
         seeds=None if seeds is None else ",".join(map(str, seeds)),
         resume=resume, accept_changes=accept_changes,
         init=None if init is None else str(Path(init)),
         tokenizer=None if tokenizer is None else str(Path(tokenizer)),
-        columns=None if columns is None else ",".join(_names(columns)),
+        columns=columns if columns is None or isinstance(columns, str) else ",".join(columns),
         processes=processes, device=device, compile=compile, on_bad_utf8=on_bad_utf8,
         tensorboard=tensorboard, allow_code=allow_code,
     )  # fmt: skip
-    tables = merge(config or {}, flags.layer(task))
-    runs = train_with(flags, tables, flags.seed_list(), quiet=quiet)
+    runs = train_with(flags, flags.tables(task, tables), flags.seed_list(), quiet=quiet)
     return runs[0] if seeds is None else runs
-
-
-def _names(files: Files) -> list[str]:
-    return [str(file) for file in ([files] if isinstance(files, (str, Path)) else files)]

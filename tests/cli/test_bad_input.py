@@ -125,7 +125,8 @@ def test_predict_refuses(saccade: Saccade, run_folder: Path, tmp_path: Path) -> 
     refused(predict("--nbest", "9"), "nbest is 9", "beam")
     refused(predict("--beam", "0"), "beam is 0")
     refused(predict("--workers", "0"), "--workers 0")
-    refused(predict("--stream", "--beam", "3"), "--stream", "--beam")
+    for flag, value in (("--beam", 3), ("--workers", 3), ("--length-penalty", 2)):
+        refused(predict("--stream", flag, value), "--stream", flag)
     refused(predict("--input", tmp_path / "none"), "no such file")
     refused(predict("--precision", "int4"), "int4", "int8")
     refused(predict("--output", tmp_path / "no" / "folder" / "file"), "cannot be written")

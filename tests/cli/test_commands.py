@@ -20,6 +20,7 @@ import saccade
 from saccade.cli import VERBS, demo
 from saccade.cli.demo import TRANSLATED, UNSEEN
 from saccade.data import english_french
+from saccade.errors import InputError
 from saccade.training.run import Run
 
 pytestmark = pytest.mark.serial
@@ -123,6 +124,18 @@ def test_a_signal_saves_and_says_how_to_continue(
     assert list((out / "checkpoints").glob("step-*"))
 
 
+def test_streams_that_are_closed(run_folder: Path) -> None:
+    call = f"{sys.executable} -m saccade predict {run_folder}"
+    for closed, code, says in (("<&-", 2, b"standard input is closed"), (">&-", 0, b"")):
+        done = subprocess.run(
+            ["sh", "-c", f"{call} {closed}"], input=b"the cat\n", capture_output=True,
+            env=ENVIRONMENT, timeout=120,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (code, b"")
+        assert says in done.stderr
+        assert b"Traceback" not in done.stderr
+
+
 def test_the_demo_says_truly_what_it_has_seen() -> None:
     learned, tested = (
         {pair.target for pair in english_french.pairs(split)} for split in ("train", "test")
@@ -135,7 +148,8 @@ def test_demo(tmp_path: Path) -> None:
     out = tmp_path / "demo"
     out.mkdir()
     (out / ".saccade-demo").touch()  # an earlier demo's folder is replaced
-    (out / "old").touch()
+    (out / "run").mkdir()
+    (out / "run" / "old").touch()
     done = process("demo", "--quick", "--out", out)
     assert done.returncode == 0, done.stderr.decode()
     said = done.stdout.decode()
@@ -148,7 +162,15 @@ def test_demo(tmp_path: Path) -> None:
     assert f"{sys.executable} -m saccade eval {out / 'run'} --data" in said  # PATH is empty
     assert (out / "alignment.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (out / "alignment.svg").read_text()
-    assert not (out / "old").exists()
+    assert not (out / "run" / "old").exists()
+
+
+def test_the_demo_removes_nothing_that_it_did_not_make(tmp_path: Path) -> None:
+    (tmp_path / ".saccade-demo").touch()
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match=r"holds what no demo made: notes\.txt; move it"):
+        demo._make_room(tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
 @pytest.mark.parametrize("there", [True, False])

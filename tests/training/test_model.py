@@ -11,6 +11,7 @@ from tiny_runs import pairs, tiny, train, write_corpus
 
 import saccade
 from saccade.cli.train import TrainFlags
+from saccade.config import write_toml
 from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError
 from saccade.tasks.translate import QUICK
@@ -53,6 +54,23 @@ def test_train_in_python_says_what_is_wrong_and_takes_what_the_command_takes(
     assert saccade.Interrupted(15).exit_code == 143
     assert set(saccade.__all__) == set(dir(saccade))
     assert all(getattr(saccade, name) for name in saccade.__all__)
+
+
+def test_a_file_in_place_of_several_and_options_that_are_none(
+    model: Model, files: list[str], tmp_path: Path
+) -> None:
+    table = tmp_path / "dev.tsv"
+    table.write_text("".join(f"{source}\t{target}\n" for source, target in pairs(6)))
+    assert model.evaluate(table, QUICK).metrics == model.evaluate(files, QUICK).metrics
+    with pytest.raises(InputError, match="expected DecodeOptions"):
+        model._checked({"beam": 3})
+
+
+def test_train_in_python_takes_a_file_of_settings(files: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    write_toml(file, {**tiny(files), "train": {**tiny(files)["train"], "steps": 2}})
+    made = saccade.train("translate", out=tmp_path / "run", config=file, quiet=True, seed=3)
+    assert (made.settings().train.steps, made.settings().train.seed) == (2, 3)
 
 
 def test_a_tree_is_of_one_text(model: Model) -> None:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from saccade.training.run import Run
 
 CORPUS = "builtin:french-english"
-MARK = ".saccade-demo"  # in a folder that a demo made and may replace
+MARK = ".saccade-demo"  # in a folder that a demo made
+MADE = {MARK, ".gitignore", "run", "alignment.png", "alignment.svg"}  # and what it may replace
 VOCABULARY = "task.vocab_size=1500"  # the corpus has about as many words
 AFTER_MINUTES = 0.3  # what scoring and drawing take
 QUICK_STEPS, QUICK_TESTS = 30, 16
@@ -74,10 +75,15 @@ def demo(*, flags: DemoFlags = DemoFlags()) -> int | None:
 
 
 def _make_room(out: Path) -> None:
-    """A fresh folder; only a demo's own is ever emptied."""
+    """A fresh folder; of what is there only a demo's own is ever removed."""
     if out.exists():
         if not out.is_dir() or (any(out.iterdir()) and not (out / MARK).is_file()):
             raise InputError(f"{out} is there and no demo made it; choose another --out")
+        if others := sorted(path.name for path in out.iterdir() if path.name not in MADE):
+            raise InputError(
+                f"{out} holds what no demo made: {', '.join(others)}; move it, or choose "
+                "another --out"
+            )
         shutil.rmtree(out)
     out.mkdir(parents=True)
     (out / MARK).touch()

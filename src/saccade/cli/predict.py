@@ -119,7 +119,7 @@ def predict(
     if places.unescape:
         options = replace(options, stop=[_unescaped(stop) for stop in options.stop])
     if places.stream:
-        _refuse_with_stream(places, decoding)
+        _refuse_with_stream(places, decoding, engine)
         with _written(places.output) as out, told_of(run, "predicting"):
             for piece in _stream(model, places, options):
                 out.write(piece)
@@ -185,7 +185,9 @@ def _blocks(places: Places) -> Iterator[tuple[int, list[str]]]:
 
     counts: Counter[str] = Counter()
     lines = read_lines(places.input, on_bad_utf8=places.on_bad_utf8, counts=counts)
-    waiting = places.stream or (places.input == "-" and sys.stdin.isatty())
+    waiting = places.stream or (
+        places.input == "-" and sys.stdin is not None and sys.stdin.isatty()
+    )
     start, size = 0, 1 if waiting else BLOCK
     while texts := list(islice(lines, size)):
         yield start, [_unescaped(text) for text in texts] if places.unescape else texts
@@ -263,11 +265,13 @@ def _opened(place: Path, named: Path) -> TextIO:
         raise InputError(f"{named}: cannot be written: {error.strerror}") from None
 
 
-def _refuse_with_stream(places: Places, decoding: PredictFlags) -> None:
+def _refuse_with_stream(places: Places, decoding: PredictFlags, engine: EngineFlags) -> None:
     refused = {
         "--beam": (decoding.beam or 1) > 1,
         "--nbest": (decoding.nbest or 1) > 1,
         "--choices": decoding.choices is not None,
+        "--length-penalty": decoding.length_penalty is not None,
+        "--workers": (engine.workers or 1) > 1,
         "--json": places.json,
         "--alignments": places.alignments is not None,
     }

@@ -41,8 +41,10 @@ def this_command(*arguments: object) -> str:
 
 def utf8_streams() -> None:
     r"""UTF-8 and plain \n on standard output, whatever the system's settings."""
-    for stream in (sys.stdout, sys.stderr):
-        reconfigure = getattr(stream, "reconfigure", None)  # a test's stand-in has none
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by who started us: nothing is to be heard
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115
+        reconfigure = getattr(getattr(sys, name), "reconfigure", None)  # a test's stand-in has none
         if reconfigure is not None:
             reconfigure(encoding="utf-8", errors="replace", newline="\n")
 

@@ -100,11 +100,11 @@ class TrainFlags:
             for section, values in sections.items()
         }
 
-    def tables(self, task: str | None) -> dict[str, Any]:
-        """File, then --set, then flags; defaults and preset are filled in by `resolve`."""
+    def tables(self, task: str | None, base: Mapping[str, Any] = {}) -> dict[str, Any]:
+        """File or `base`, then --set, then flags; `resolve` fills in defaults and the preset."""
         from saccade.config import merge, override, read_toml
 
-        file = {} if self.config is None else read_toml(self.config)
+        file = base if self.config is None else read_toml(self.config)
         named = {key: {"name": v} if isinstance(v, str) else v for key, v in file.items()}
         config = merge(override(named, self.set or ()), self.layer(task))
         _check_enough(config)

@@ -11,7 +11,7 @@ import shlex
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from io import BufferedReader
@@ -58,6 +58,11 @@ class TextReport:
         says = {name: f.metadata.get("say") for name, f in type(self).__dataclass_fields__.items()}
         odd = {says[name]: count for name, count in asdict(self).items() if says[name] and count}
         return ", ".join(f"{count:,} {say}" for say, count in odd.items())
+
+
+def file_names(files: str | Path | Sequence[str | Path]) -> list[str]:
+    """One file, or several, by name."""
+    return [str(file) for file in ([files] if isinstance(files, (str, Path)) else files)]
 
 
 def resolve(path: str | Path) -> Path:
@@ -177,6 +182,8 @@ def count_oddities(text: str, counts: Counter[str]) -> None:
 @contextmanager
 def open_bytes(path: str) -> Iterator[Stream]:
     """The bytes of a file or of standard input, unpacked when they begin as gzip does."""
+    if path == "-" and sys.stdin is None:
+        raise InputError("standard input is closed: name a file instead")
     try:
         stream = cast(BufferedReader, sys.stdin.buffer if path == "-" else resolve(path).open("rb"))
     except OSError as error:

@@ -132,7 +132,7 @@ def _squared_norm(x: Float[Tensor, " P"]) -> float:
     whole = len(x) // BLOCK * BLOCK
     norms = [torch.linalg.vector_norm(x[:whole].view(-1, BLOCK), dim=1)]
     norms.append(torch.linalg.vector_norm(x[whole:]).view(1))
-    return float(torch.cat(norms).double().square().sum())
+    return float(torch.cat(norms).cpu().double().square().sum())  # mps has no double
 
 
 @dataclass(slots=True)

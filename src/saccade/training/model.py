@@ -3,13 +3,14 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import nn
 
 from saccade.blocks.packed import pack
 from saccade.blocks.quantized import quantize
+from saccade.data.lines import file_names
 from saccade.decoding.options import DecodeOptions
 from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError, nearest
@@ -67,7 +68,7 @@ class Model:
         if tree is not None and len(texts) != 1:
             raise InputError(f"a tree is of one text, and these are {len(texts)}: ask one by one")
         found: list[Prediction] = self.task.predict(
-            self.module, texts, options or self.task.options,
+            self.module, texts, self._checked(options),
             prefixes=prefixes, attention=attention, numbers=numbers, tree=tree,
         )  # fmt: skip
         return found
@@ -80,8 +81,7 @@ class Model:
         on_cut: Callable[[int], None] = lambda _: None,
     ) -> Iterator[str]:
         """The prediction for one text, piece by piece as it is made."""
-        options = options or self.task.options
-        return iter(self.task.stream(self.module, text, options, number, on_cut))
+        return iter(self.task.stream(self.module, text, self._checked(options), number, on_cut))
 
     def trace(self, text: str, prediction: Prediction) -> Tokens:
         """Read a text and its prediction at once, as in training: who watches sees every step."""
@@ -94,10 +94,12 @@ class Model:
         """What each word of a prediction looked at, word by word: words are what spaces part."""
         return word_map(self.task, text, prediction, steps_late)
 
-    def evaluate(self, files: Sequence[str], options: Options = None) -> Evaluation:
+    def evaluate(
+        self, files: str | Path | Sequence[str | Path], options: Options = None
+    ) -> Evaluation:
         """The task's metrics on a data set; its warnings name what is odd about the data, too."""
         odd: list[str] = []
-        examples = self.task.examples(files, odd.append)
+        examples = self.task.examples(file_names(files), odd.append)
         measures = [self.measure(unit, options) for unit in self.task.units(examples)]
         found = self.task.score(examples, measures)
         return replace(found, warnings=[*odd, *found.warnings])
@@ -105,7 +107,14 @@ class Model:
     @torch.no_grad()
     def measure(self, unit: Plain, options: Options = None) -> Plain:
         """What the model makes of one unit of the task's work."""
-        return self.task.measure(self.module, unit, options or self.task.options)
+        return self.task.measure(self.module, unit, self._checked(options))
+
+    def _checked(self, options: Any) -> DecodeOptions:
+        """The options, the usual ones of the task where there are none."""
+        if not isinstance(options, DecodeOptions | None):
+            raise InputError(f"options = {options!r}; expected DecodeOptions, as with beam=5")
+        usual: DecodeOptions = self.task.options
+        return usual if options is None else options
 
     @property
     def parameters(self) -> int:
