@@ -9,11 +9,11 @@ import pytest
 from cli.conftest import Said
 
 from saccade.cli import predict
+from saccade.data import batches
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import TrainingError
 from saccade.inspection.alignment import AttentionMap
 from saccade.tasks.task import Prediction
-from saccade.training import pool
 from saccade.training.model import Model
 from saccade.training.pool import Job, Loading, Pool, Work, jobs
 
@@ -182,7 +182,7 @@ def test_blocks_come_in_order(
     texts = b"".join(b"the " * (1 + n % 5) + b"cat\n" for n in range(20))
     whole = saccade("predict", run_folder, "--json", "--beam", "1", stdin=texts).out
     monkeypatch.setattr(predict, "BLOCK", 7)
-    monkeypatch.setattr(pool, "JOB", 3)
+    monkeypatch.setattr(batches, "ROWS", 3)
     split = saccade("predict", run_folder, "--json", "--beam", "1", stdin=texts).out
     assert [json.loads(a)["text"] for a in split.splitlines()] == [
         json.loads(a)["text"] for a in whole.splitlines()

@@ -1,7 +1,7 @@
 """Every example once an epoch, in batches that fit, in an order that is a function."""
 
 import time
-from types import SimpleNamespace
+from itertools import chain
 
 import numpy as np
 import pytest
@@ -9,16 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from saccade.data import batches
-from saccade.data.batches import Order, collate, plan_epoch, plan_eval, split
+from saccade.data.batches import ROWS, Order, by_length, collate, split
 from saccade.data.readers import ParallelText
 from saccade.data.store import build_store
 from saccade.data.tokenizers import train_tokenizer
 from saccade.errors import InputError
 
 PAIR_LENGTHS = st.lists(st.tuples(st.integers(1, 40), st.integers(1, 40)), min_size=1)
-
-
-ENDS = SimpleNamespace(pad=0, bos=1, eos=2)
 
 
 def as_lengths(pairs):
@@ -29,6 +26,12 @@ def some_lengths(count, seed=0):
     draw = np.random.default_rng(seed)
     source = draw.integers(3, 40, count)
     return source, np.maximum(1, source + draw.integers(-3, 4, count))
+
+
+def epoch_of(lengths, batch_tokens, seed, epoch):
+    """All batches of an epoch."""
+    order = Order(lengths, batch_tokens, seed)
+    return [order.at(epoch * len(order) + index)[2] for index in range(len(order))]
 
 
 def padded(side, batch):
@@ -49,10 +52,10 @@ def window(request, monkeypatch):
 @pytest.mark.usefixtures("window")
 def test_every_example_once_in_batches_that_fit(pairs, batch_tokens, seed):
     lengths = as_lengths(pairs)
-    for plan in (plan_epoch(lengths, batch_tokens, seed, 3), plan_eval(lengths, batch_tokens)):
-        assert sorted(np.concatenate(plan)) == list(range(len(pairs)))
-        for batch in plan:
-            assert len(batch) == 1 or max(padded(s, batch) for s in lengths) <= batch_tokens
+    plan = epoch_of(lengths, batch_tokens, seed, 3)
+    assert sorted(np.concatenate(plan)) == list(range(len(pairs)))
+    for batch in plan:
+        assert len(batch) == 1 or max(padded(s, batch) for s in lengths) <= batch_tokens
 
 
 @settings(deadline=None)
@@ -63,9 +66,8 @@ def test_the_order_is_a_function_of_the_step(pairs, batch_tokens, steps):
     order = Order(lengths, batch_tokens, seed=5)
     for step in steps:
         epoch, index, batch = order.at(step)
-        plan = plan_epoch(lengths, batch_tokens, 5, epoch)
-        assert len(plan) == len(order), "every epoch has as many batches"
-        assert (epoch, index) == divmod(step, len(plan))
+        plan = epoch_of(lengths, batch_tokens, 5, epoch)
+        assert (epoch, index) == divmod(step, len(order))
         assert batch.tolist() == plan[index].tolist()
         resumed = Order(lengths, batch_tokens, seed=5).at(step)
         assert resumed[2].tolist() == batch.tolist()
@@ -76,13 +78,14 @@ def test_steps_in_a_row_walk_through_the_epochs():
     lengths = some_lengths(50)
     order = Order(lengths, 100, seed=1)
     walked = [order.at(step)[2].tolist() for step in range(2 * len(order))]
-    plans = [plan_epoch(lengths, 100, 1, epoch) for epoch in (0, 1)]
-    assert walked == [batch.tolist() for plan in plans for batch in plan]
+    first, second = walked[: len(order)], walked[len(order) :]
+    assert sorted(chain(*first)) == sorted(chain(*second)) == list(range(50))
+    assert first != second
 
 
-def test_epochs_and_seeds_differ_and_evaluation_does_not():
+def test_epochs_and_seeds_differ():
     lengths = some_lengths(500)
-    plans = [plan_epoch(lengths, 400, *key) for key in ((1, 0), (1, 0), (1, 1), (2, 0))]
+    plans = [epoch_of(lengths, 400, *key) for key in ((1, 0), (1, 0), (1, 1), (2, 0))]
     texts = [str([batch.tolist() for batch in plan]) for plan in plans]
     assert texts[0] == texts[1]
     assert len(set(texts)) == 3
@@ -90,22 +93,26 @@ def test_epochs_and_seeds_differ_and_evaluation_does_not():
     assert makeup[0] != makeup[2], "ties are drawn anew: other examples meet"
     sizes = [lengths[1][batch].max() for batch in plans[0]]
     assert sizes != sorted(sizes)
-    rows = plan_eval(lengths, rows=64)
-    assert [len(batch) for batch in rows] == [64] * 7 + [52]
-    assert np.all(np.diff(lengths[0][np.concatenate(rows)]) >= 0)
+
+
+def test_groups_by_length_the_longest_first_of_equals_the_first():
+    lengths = some_lengths(500)[0].tolist()
+    groups = by_length(lengths)
+    assert [len(group) for group in groups] == [ROWS] * 7 + [500 - 7 * ROWS]
+    assert [*chain(*groups)] == sorted(range(500), key=lambda place: (-lengths[place], place))
 
 
 def test_little_padding_and_little_time():
     lengths = some_lengths(30_000)
     started_at = time.process_time()
-    plan = plan_epoch(lengths, 1150, 0, 0)
+    plan = epoch_of(lengths, 1150, 0, 0)
     assert time.process_time() - started_at < 1  # 20 ms on an idle machine
     assert min(real_share(side, plan) for side in lengths) > 0.95
 
 
 def test_no_examples():
     nothing = (np.zeros(0, np.int64), np.zeros(0, np.int64))
-    assert plan_epoch(nothing, 9, 0, 0) == plan_eval(nothing, 9) == []
+    assert by_length([]) == []
     with pytest.raises(InputError):
         Order(nothing, 9, 0)
 
@@ -124,15 +131,14 @@ def test_collate_pads_begins_and_ends(tmp_path):
     words = train_tokenizer("words", ["a b c d"], 20)
     pairs = [("a b c", "d"), ("b", "c d a b"), ("c d", "a a")]
     store = build_store(tmp_path / "store", pairs, words, words, "1")
-    batch = collate(store, np.array([2, 0, 1]), ENDS, ENDS)
+    batch = collate(store, np.array([2, 0, 1]), words, words)
     for row, example in enumerate([2, 0, 1]):
         source, target = (words.encode(side) for side in pairs[example])
         assert batch.source[row].tolist() == [*source, 2] + [0] * (3 - len(source))
         assert batch.target[row].tolist() == [1, *target, 2] + [0] * (4 - len(target))
         assert batch.source_lengths[row] == len(source) + 1
         assert batch.target_lengths[row] == len(target) + 1
-    assert batch.indices.tolist() == [2, 0, 1]
-    alone = collate(store, np.array([0]), ENDS, ENDS)
+    alone = collate(store, np.array([0]), words, words)
     assert alone.target.tolist() == [[1, *words.encode("d"), 2]], "no more padding than needed"
 
 
@@ -142,12 +148,12 @@ def test_padding_on_multi30k(data_file, tmp_path):
     tokenizer = train_tokenizer("bpe", (side for pair in text for side in pair), 4000)
     store = build_store(tmp_path / "store", text, tokenizer, tokenizer, text.fingerprint())
     assert len(store) == 29_000
-    plan = plan_epoch(store.lengths, 1150, seed=1, epoch=0)
+    plan = epoch_of(store.lengths, 1150, seed=1, epoch=0)
     source, target = (real_share(side, plan) for side in store.lengths)
     assert source > 0.95, "3.2 % of the source positions are padding"
     assert target > 0.995, "0.2 % of the target positions"
     # With few and large batches a side alone may have more: the order is by target first.
-    plan = plan_epoch(store.lengths, 4096, seed=1, epoch=0)
+    plan = epoch_of(store.lengths, 4096, seed=1, epoch=0)
     source, target = (real_share(side, plan) for side in store.lengths)
     assert source > 0.91, "8.6 % of the source positions are padding"
     assert target > 0.99, "0.7 % of the target positions"

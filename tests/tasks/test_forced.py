@@ -6,9 +6,9 @@ from tiny_runs import pairs, tiny, train, write_corpus
 
 from saccade.blocks.recording import record_attention
 from saccade.blocks.sequences import Padded
+from saccade.data import batches
 from saccade.errors import InputError
 from saccade.inspection.alignment_error import Gold, Reading
-from saccade.tasks import forced
 from saccade.tasks.forced import Alignable, Forced, Told, align, check_reading, forced_attention
 from saccade.training.model import load
 
@@ -41,7 +41,7 @@ def test_rows_are_what_the_whole_model_records_when_it_is_taught(model):
 def test_neighbours_and_batches_change_nothing(model, monkeypatch):
     together = dict(forced_attention(model.task, model.module, TEXTS))
     assert sorted(together) == list(range(len(TEXTS)))
-    monkeypatch.setattr(forced, "ROWS", 2)
+    monkeypatch.setattr(batches, "ROWS", 2)
     apart = dict(forced_attention(model.task, model.module, TEXTS))
     for place, found in together.items():
         for name, weights in found.layers.items():

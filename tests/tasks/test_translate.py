@@ -190,6 +190,16 @@ def test_pairs_left_out_are_counted_against_all(tmp_path: Path) -> None:
     assert "of 4 pairs, dropped: 3 longer than task.max_length (task.max_length is 8" in told[0]
 
 
+def test_texts_longer_than_learned_positions_cannot_be_asked_for(
+    files: list[str], tmp_path: Path
+) -> None:
+    with pytest.raises(InputError, match="raise model.limit, now 300"):
+        trained(
+            files, tmp_path / "run", "model.position=learned", "model.limit=300",
+            "task.max_length=2000",
+        )  # fmt: skip
+
+
 def test_pairs_longer_than_learned_positions_are_dropped(tmp_path: Path) -> None:
     texts = [["a" * 7, "b"], ["a", "b" * 7], ["a" * 8, "b"], ["a", "b" * 8]]
     for side, lines in zip(("source", "target"), zip(*texts, strict=True), strict=True):

@@ -152,12 +152,13 @@ def score_all(
     changes: Sequence[str] = (),
 ) -> "Evaluation":
     """The scores of a data set, the work dealt out to as many processes as pay."""
+    from saccade.data.batches import ROWS
     from saccade.training.failures import told_of
-    from saccade.training.pool import JOB, Work
+    from saccade.training.pool import Work
 
     units = model.task.units(examples)
     work = Work(decoding.options(model.task.options))
-    engine = flags.engine(model, work, JOB * len(units), changes)
+    engine = flags.engine(model, work, ROWS * len(units), changes)
     try:
         with told_of(model.run.path, "scoring"):
             engine.warm_up()

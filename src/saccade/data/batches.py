@@ -1,8 +1,9 @@
 """Batches by number of tokens, alike in length; their order is a function of (seed, epoch)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from itertools import pairwise
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from saccade.data.store import PairStore, Store
+from saccade.data.tokenizers import Tokenizer
 from saccade.errors import InputError
 from saccade.randomness import numpy_generator
 
@@ -18,29 +20,13 @@ Lengths = tuple[NDArray[np.int64], NDArray[np.int64]]  # tokens of each source, 
 Indices = NDArray[np.int64]
 
 WINDOW = 1 << 20  # examples that are sorted together: bounds the memory of a plan
+ROWS = 64  # texts that are read or decoded together
 
 
-def plan_epoch(lengths: Lengths, batch_tokens: int, seed: int, epoch: int) -> list[Indices]:
-    """Every example once, in batches of at most `batch_tokens` padded positions on either side."""
-    windows = _windows(lengths)
-    return [
-        batch
-        for window in _window_order(len(windows), seed, epoch)
-        for batch in _plan_window(lengths, windows[window], batch_tokens, (seed, epoch, window))
-    ]
-
-
-def plan_eval(
-    lengths: Lengths, batch_tokens: int | None = None, rows: int | None = None
-) -> list[Indices]:
-    """Every example once, by length, the same batches each time: of so many tokens or rows."""
-    if (batch_tokens is None) == (rows is None):
-        raise ValueError("plan_eval needs one of batch_tokens and rows")
-    order = np.lexsort(lengths[::-1])
-    if rows is not None:
-        return np.split(order, range(rows, len(order), rows)) if len(order) else []
-    assert batch_tokens is not None
-    return np.split(order, _cuts(order, lengths, batch_tokens)) if len(order) else []
+def by_length(lengths: Sequence[int]) -> list[list[int]]:
+    """The places of these lengths in groups of at most ROWS, the longest first."""
+    order = sorted(range(len(lengths)), key=lambda place: (-lengths[place], place))
+    return [order[start : start + ROWS] for start in range(0, len(order), ROWS)]
 
 
 def split(batch: Indices, pieces: int) -> list[Indices]:
@@ -130,7 +116,6 @@ class PairBatch:
     source_lengths: Int[Tensor, " B"]  # with eos
     target: Int[Tensor, "B T1"]  # T positions to predict, and bos
     target_lengths: Int[Tensor, " B"]  # positions to predict: the tokens and eos
-    indices: Int[Tensor, " B"]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -142,26 +127,16 @@ class PairBatch:
         return PairBatch(*(getattr(self, field.name).to(device) for field in fields(self)))
 
 
-@runtime_checkable
-class Ends(Protocol):
-    """What a tokenizer says about the ends of a sequence."""
-
-    pad: int
-    bos: int
-    eos: int
-
-
-def collate(store: PairStore, indices: Indices, source_ends: Ends, target_ends: Ends) -> PairBatch:
+def collate(store: PairStore, indices: Indices, reader: Tokenizer, writer: Tokenizer) -> PairBatch:
     """The examples of a batch as padded tensors."""
-    source, source_lengths = _fill(store.source, indices, source_ends.pad, source_ends.eos)
-    target, target_lengths = _fill(store.target, indices, target_ends.pad, target_ends.eos)
-    begin = np.full((len(indices), 1), target_ends.bos)
+    source, source_lengths = _fill(store.source, indices, reader.pad, reader.eos)
+    target, target_lengths = _fill(store.target, indices, writer.pad, writer.eos)
+    begin = np.full((len(indices), 1), writer.bos)
     return PairBatch(
         source=torch.from_numpy(source),
         source_lengths=torch.from_numpy(source_lengths),
         target=torch.from_numpy(np.concatenate([begin, target], axis=1)),
         target_lengths=torch.from_numpy(target_lengths),
-        indices=torch.from_numpy(np.array(indices, dtype=np.int64)),
     )
 
 

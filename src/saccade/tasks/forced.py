@@ -10,11 +10,10 @@ from torch import Tensor
 
 from saccade.blocks.recording import record_attention
 from saccade.blocks.sequences import Padded
+from saccade.data.batches import by_length
 from saccade.errors import InputError, nearest
 from saccade.inspection.alignment import Link, Span, word_weights
 from saccade.inspection.alignment_error import LINKERS, MEAN, STEPS_LATE, Gold, Reading
-
-ROWS = 64  # sentences read together
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +104,7 @@ def forced_attention(
                 f"pair {number} has {longest} tokens on one side, and this model reads at most "
                 f"{model.limit}: it cannot be aligned"
             )
-    order = sorted(range(len(told)), key=lambda place: -len(told[place].target))
-    for start in range(0, len(order), ROWS):
-        rows = order[start : start + ROWS]
+    for rows in by_length([len(each.target) for each in told]):
         yield from zip(rows, _forced(task, model, [told[row] for row in rows]), strict=True)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from saccade.blocks.recording import record_attention
-from saccade.data.batches import plan_eval
+from saccade.data.batches import by_length
 from saccade.data.contexts import Lanes, Rows, Shuffled, TokenBatch, collate_contexts
 from saccade.data.documents import Passage
 from saccade.data.streams import TokenStream, build_stream, open_stream
@@ -40,7 +40,6 @@ from saccade.tasks.rereading import looks, reread
 from saccade.tasks.task import Evaluation, Plain, Prediction, Warn
 from saccade.tasks.vocabularies import as_begun, taken_over, train_on_texts, unknown_told
 
-ROWS = 64  # prompts continued together
 CONTEXT = 128  # tokens, where neither the task nor the model says
 COUNTED = 4096  # and for a model that counts: it makes no difference but to the time
 PROMPT = 1 << 16  # tokens of a prompt that are read, the last ones
@@ -236,9 +235,8 @@ class Generate:
         """
         numbers = range(len(texts)) if numbers is None else numbers
         prompts = [self.read(model, text) for text in texts]
-        lengths = np.array([len(ids) for ids, _ in prompts], np.int64)
         found: list[Prediction | None] = [None] * len(texts)
-        for rows in plan_eval((lengths, lengths), rows=ROWS):
+        for rows in by_length([len(ids) for ids, _ in prompts]):
             ids = [prompts[row][0] for row in rows]
             begun = [prefix_ids(self.tokenizer, prefixes[row]) if prefixes else [] for row in rows]
             hypotheses = self._continue(

@@ -13,7 +13,7 @@ from torch import nn
 
 from saccade.blocks.recording import record_attention
 from saccade.blocks.sequences import Padded
-from saccade.data.batches import Order, PairBatch, collate, plan_eval
+from saccade.data.batches import ROWS, Order, PairBatch, by_length, collate
 from saccade.data.store import PairStore, build_store, open_store
 from saccade.data.tokenizers import TOKENIZERS, Tokenizer
 from saccade.decoding import walk
@@ -38,7 +38,6 @@ from saccade.tasks.vocabularies import (
     unknown_told,
 )
 
-ROWS = 64  # sentences decoded together
 LONGER = 4  # times the longest text of training is read; of more nothing but time would come
 QUICK = DecodeOptions(beam=1, max_ratio=1.5, max_extra=5)  # untrained, a model never ends
 
@@ -110,8 +109,14 @@ class Translate:
         fields = {field.name: field.default for field in dataclasses.fields(model.Config)}
         filled = {**fields, **settings}
         if filled.get("position") == "learned" and "limit" in filled:
-            fitting = min(config.max_length, filled["limit"] - 1)
-            config = dataclasses.replace(config, max_length=fitting)
+            fitting, usual = filled["limit"] - 1, TranslateConfig(train=[]).max_length
+            if config.max_length > max(fitting, usual):
+                raise InputError(
+                    f"task.max_length is {config.max_length}, but a model that learns its "
+                    f"positions reads {fitting} tokens and an end: raise model.limit, now "
+                    f"{filled['limit']}"
+                )
+            config = dataclasses.replace(config, max_length=min(config.max_length, fitting))
         return config, settings
 
     resumed = staticmethod(as_begun)
@@ -172,8 +177,7 @@ class Translate:
             begin, end = self.target.bos, self.target.eos
             read = Padded.of(source, self.source.pad, device)
             said = Padded.of([[begin, *ids, end] for ids in target], self.target.pad, device)
-            places = torch.arange(len(source), device=device) + start
-            yield PairBatch(read.tokens, read.lengths, said.tokens, said.lengths - 1, places)
+            yield PairBatch(read.tokens, read.lengths, said.tokens, said.lengths - 1)
 
     # --- predicting ---
 
@@ -197,10 +201,9 @@ class Translate:
         _refuse_of_generate(options)
         numbers = range(len(texts)) if numbers is None else numbers
         prepared = [self.read(model, text) for text in texts]
-        lengths = np.array([len(ids) for ids, _ in prepared], np.int64)
         found = [Prediction("", 0.0, [], [])] * len(texts)
-        for rows in plan_eval((lengths, lengths), rows=ROWS):
-            alive = [int(row) for row in rows if texts[row].strip()]
+        for rows in by_length([len(ids) for ids, _ in prepared]):
+            alive = [row for row in rows if texts[row].strip()]
             if not alive:
                 continue
             begun = [prefix_ids(self.target, prefixes[row]) if prefixes else [] for row in alive]
@@ -337,8 +340,7 @@ class Translate:
     def units(self, examples: Plain) -> list[Plain]:
         """Sources of similar length, the longest first, with their numbers."""
         sources = examples["source"]
-        order = sorted(range(len(sources)), key=lambda number: (-len(sources[number]), number))
-        parts = [order[start : start + ROWS] for start in range(0, len(order), ROWS)]
+        parts = by_length([len(source) for source in sources])
         return [{"numbers": part, "texts": [sources[n] for n in part]} for part in parts]
 
     def measure(self, model: Any, unit: Plain, options: DecodeOptions | None = None) -> Plain:

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 import torch
 
+from saccade.data.batches import by_length
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import TrainingError
 from saccade.inspection.alignment import pharaoh
@@ -32,7 +33,6 @@ from saccade.training.team import follow_parent, private_output
 
 T = TypeVar("T")
 Answer = dict[str, Any]  # a prediction as `predict --json` prints it
-JOB = 64  # texts predicted together
 AHEAD = 2  # jobs a worker may have waiting
 
 
@@ -54,8 +54,7 @@ class Job:
 
 def jobs(texts: Sequence[str], first: int = 0) -> list[Job]:
     """Texts sorted by length and dealt out; `first` is the place of the first."""
-    order = sorted(range(len(texts)), key=lambda place: (-len(texts[place]), place))
-    parts = [order[start : start + JOB] for start in range(0, len(order), JOB)]
+    parts = by_length([len(text) for text in texts])
     return [Job([texts[at] for at in part], [first + at for at in part]) for part in parts]
 
 
