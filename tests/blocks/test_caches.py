@@ -6,9 +6,10 @@ import pytest
 import torch
 from contracts.decoder_variants import BOS, Variant, padded, stepped
 
-from saccade.blocks.caches import KeyValueCache, SourceMemory
+from saccade.blocks.caches import KeyValueCache
 from saccade.blocks.recurrent_attention import Global, RecurrentAttention, Soft, Unchanged
 from saccade.blocks.scores import General
+from saccade.blocks.source_memory import SourceMemory
 
 SOURCES = [[3, 4, 5], [6, 7, 8], [9, 10, 11], [3, 3, 3], [4, 5, 6]]
 
@@ -26,9 +27,9 @@ def test_select_moves_the_index_not_the_memory(started):
     assert chosen.memory.keys.data_ptr() == state.memory.keys.data_ptr()
     assert chosen.memory.index.tolist() == [0, 0, 1, 2, 3, 4, 4]
     assert chosen.memory.width == 2
-    places = chosen.memory.places
-    assert len(places.unique()) == 7  # no two rows in one place of the grid
-    assert torch.equal(places // 2, chosen.memory.index)
+    cells = chosen.memory.cells
+    assert len(cells.unique()) == 7  # no two rows in one
+    assert torch.equal(cells // 2, chosen.memory.index)
 
 
 def test_sources_that_nobody_points_to_are_dropped_once_they_are_many(started):
@@ -42,11 +43,11 @@ def test_sources_that_nobody_points_to_are_dropped_once_they_are_many(started):
 
 def test_rows_in_order_need_no_grid(started):
     _, state = started
-    assert state.memory.places is None
-    assert state.select(torch.arange(5)).memory.places is None
+    assert state.memory.cells is None
+    assert state.select(torch.arange(5)).memory.cells is None
     swapped = state.select(torch.tensor([1, 0, 2, 3, 4]))
-    assert swapped.memory.places is not None
-    assert swapped.select(torch.tensor([1, 0, 2, 3, 4])).memory.places is None
+    assert swapped.memory.cells is not None
+    assert swapped.select(torch.tensor([1, 0, 2, 3, 4])).memory.cells is None
 
 
 def test_masks_are_made_only_where_ages_or_lengths_differ(started):
@@ -142,10 +143,10 @@ def test_rows_that_fill_the_grid_of_their_sources_are_not_moved(started):
     sources = memory.keys.shape[1]
     twice = torch.arange(sources).repeat_interleave(2)
     full = SourceMemory.of(memory.keys, memory.values, memory.mask).select(twice)
-    assert (full.places, full.width) == (None, 2)
+    assert (full.cells, full.width) == (None, 2)
     assert full.select(torch.arange(2 * sources).flip(0)).index.tolist() == twice.flip(0).tolist()
     assert full.select(torch.arange(2 * sources)) is full
-    assert full.select(torch.arange(1, 2 * sources)).places is not None
+    assert full.select(torch.arange(1, 2 * sources)).cells is not None
 
 
 def test_a_state_may_be_taken_out_of_inference_mode():

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.blocks.attention import CrossAttention, SelfAttention
-from saccade.blocks.caches import KeyValueCache, SourceMemory
+from saccade.blocks.caches import KeyValueCache
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.feedforward import FeedForward
 from saccade.blocks.layers import SelfAttentionLayer
@@ -15,6 +15,7 @@ from saccade.blocks.norms import NORMS, PLACEMENTS, LayerNormByEquation, Placeme
 from saccade.blocks.quantized import quantize
 from saccade.blocks.recording import record_attention
 from saccade.blocks.scores import SCORES, ScaledDot
+from saccade.blocks.source_memory import SourceMemory
 from saccade.blocks.swift import MAKERS, around, cross_step, read_one, swift
 from saccade.inspection.ablation import without_heads
 

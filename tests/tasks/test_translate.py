@@ -193,7 +193,7 @@ def test_pairs_left_out_are_counted_against_all(tmp_path: Path) -> None:
 def test_texts_longer_than_learned_positions_cannot_be_asked_for(
     files: list[str], tmp_path: Path
 ) -> None:
-    with pytest.raises(InputError, match="raise model.limit, now 300"):
+    with pytest.raises(InputError, match=r"raise model\.limit, now 300"):
         trained(
             files, tmp_path / "run", "model.position=learned", "model.limit=300",
             "task.max_length=2000",

@@ -1,20 +1,17 @@
-"""What an attentive decoder remembers: its own past by row, and the sources, stored once."""
+"""What an attentive decoder remembers of its own past: keys and values, row by row."""
 
-import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from saccade.blocks.attention import CrossAttention, SelfAttention, split_heads
-from saccade.blocks.masks import causal_mask, combine
+from saccade.blocks.attention import SelfAttention
+from saccade.blocks.masks import causal_mask, combine, newest_mask
 from saccade.blocks.positions import Positions
-from saccade.blocks.recurrent_attention import NoAttention, RecurrentAttention
-from saccade.blocks.reinforce import Choice
 
 SPARE = 4  # places, at least
 
@@ -49,7 +46,7 @@ class Room:
         return Room(self.keys.index_select(1, rows), self.values.index_select(1, rows), used)
 
 
-class Places(NamedTuple):
+class LayerCache(NamedTuple):
     """All that one layer of a cache shows, and its newest places, to be written once."""
 
     keys: Float[Tensor, "N H L A"]
@@ -113,14 +110,14 @@ class KeyValueCache:
         oldest = int(ages.max()) if len(ages) else 0  # places that only older rows had are dropped
         unused = keys.shape[-2] - oldest
         keys, values = keys[..., unused:, :], values[..., unused:, :]
-        return KeyValueCache(keys, values, ages, _newest(ages, oldest))
+        return KeyValueCache(keys, values, ages, newest_mask(ages, oldest))
 
     def join(self, other: "KeyValueCache") -> "KeyValueCache":
         size = max(self.length, other.length)
         ages = torch.cat([self.ages, other.ages])
         keys = torch.cat([_widen(self.keys, size), _widen(other.keys, size)], dim=1)
         values = torch.cat([_widen(self.values, size), _widen(other.values, size)], dim=1)
-        return KeyValueCache(keys, values, ages, _newest(ages, size))
+        return KeyValueCache(keys, values, ages, newest_mask(ages, size))
 
     def newest(self, size: int) -> "KeyValueCache":
         """Only the last `size` places: what came before is forgotten."""
@@ -128,7 +125,7 @@ class KeyValueCache:
             return self
         start, ages = self.length - size, self.ages.clamp(max=size)
         keys, values = self.keys[..., start:, :], self.values[..., start:, :]
-        mask = None if self.mask is None else _newest(ages, size)
+        mask = None if self.mask is None else newest_mask(ages, size)
         return KeyValueCache(keys, values, ages, mask, self.room, self.end)
 
     def grow(self, size: int, counts: Int[Tensor, " N"] | None = None) -> "KeyValueCache":
@@ -147,20 +144,16 @@ class KeyValueCache:
         keys, values = room.shown(length, end)
         if counts is not None:
             ages = self.ages + counts
-            return KeyValueCache(keys, values, ages, _newest(ages, length), room, end)
+            return KeyValueCache(keys, values, ages, newest_mask(ages, length), room, end)
         mask = None if self.mask is None else F.pad(self.mask, (0, size), value=True)
         return KeyValueCache(keys, values, self.ages + size, mask, room, end)
-
-    def places(self, size: int) -> Int[Tensor, "N T"]:
-        """The positions of the newest tokens of each row, 0 for what is no token."""
-        before = torch.arange(size, 0, -1, device=self.ages.device)
-        return (self.ages.unsqueeze(1) - before).clamp(min=0)
 
     def encode(self, positions: Positions, size: int) -> Float[Tensor, "*N T D"]:
         """The vectors of the positions of the newest tokens."""
         if self.mask is None:  # all rows are of one age
             return positions.first(self.length)[-size:]
-        return positions(self.places(size))
+        before = torch.arange(size, 0, -1, device=self.ages.device)
+        return positions((self.ages.unsqueeze(1) - before).clamp(min=0))  # 0: no token
 
     def mask_of(self, size: int) -> Bool[Tensor, "#N 1 #T L"] | None:
         """What the newest tokens may look at: themselves and what their row read before."""
@@ -169,13 +162,11 @@ class KeyValueCache:
         causal = causal_mask(size, self.length, device=self.keys.device)
         return combine(self.mask, causal[None, None])
 
-    def layers(self) -> Iterator[Places]:
+    def layers(self) -> Iterator[LayerCache]:
         """Every layer with its newest place; without gradients, as all are cut out at once."""
         stores = (self.keys, self.values)
         newest = (store.narrow(-2, self.length - 1, 1) for store in stores)
-        return itertools.starmap(
-            Places, zip(*(x.unbind() for x in (*stores, *newest)), strict=True)
-        )
+        return map(LayerCache._make, zip(*(x.unbind() for x in (*stores, *newest)), strict=True))
 
     def append(
         self,
@@ -184,11 +175,9 @@ class KeyValueCache:
         values: Float[Tensor, "N H T K"],
     ) -> tuple[Float[Tensor, "N H L A"], Float[Tensor, "N H L K"]]:
         """Write a layer's keys and values into the newest places; all that it has now."""
-        start, size = self.length - keys.shape[-2], keys.shape[-2]
-        stores = (self.keys[layer], self.values[layer])
-        return Places(*stores, *(store.narrow(-2, start, size) for store in stores)).write(
-            keys, values
-        )
+        stores, size = (self.keys[layer], self.values[layer]), keys.shape[-2]
+        newest = (store.narrow(-2, self.length - size, size) for store in stores)
+        return LayerCache(*stores, *newest).write(keys, values)
 
     def attend(
         self,
@@ -202,124 +191,6 @@ class KeyValueCache:
         return attention.attend(query, *self.append(layer, keys, values), mask)
 
 
-@dataclass(frozen=True, slots=True)
-class SourceMemory:
-    """Keys and values of every layer for each source; rows point to their source."""
-
-    keys: Float[Tensor, "layers B H S A"]
-    values: Float[Tensor, "layers B H S K"]
-    mask: Bool[Tensor, "B 1 1 S"] | None
-    index: Int[Tensor, " N"]  # the source of each row
-    # Rows of one source are put side by side, as if they were positions of one query: place of
-    # each row in a (B, width) grid. None: the rows fill it in order.
-    places: Int[Tensor, " N"] | None
-    width: int
-
-    @classmethod
-    def of(
-        cls,
-        keys: Float[Tensor, "layers B H S A"],
-        values: Float[Tensor, "layers B H S K"],
-        mask: Bool[Tensor, "B 1 1 S"] | None,
-    ) -> "SourceMemory":
-        index = torch.arange(keys.shape[1], device=keys.device)
-        return cls(keys, values, mask, index, None, 1)
-
-    @property
-    def alone(self) -> bool:
-        """Whether row i is the only one of source i."""
-        return self.places is None and self.width == 1
-
-    def select(self, rows: Int[Tensor, " M"]) -> "SourceMemory":
-        index = self.index[rows]
-        return self if torch.equal(index, self.index) else self._pointing(index)._compact()
-
-    def join(self, other: "SourceMemory") -> "SourceMemory":
-        sizes = {self.keys.shape[-2], other.keys.shape[-2]}
-        size = max(sizes)
-        keys = torch.cat([_pad(self.keys, size), _pad(other.keys, size)], dim=1)
-        values = torch.cat([_pad(self.values, size), _pad(other.values, size)], dim=1)
-        mask = None
-        if self.mask is not None or other.mask is not None or len(sizes) > 1:
-            mask = torch.cat([self._full_mask(size), other._full_mask(size)])
-        joined = replace(self, keys=keys, values=values, mask=mask)
-        return joined._pointing(torch.cat([self.index, other.index + self.keys.shape[1]]))
-
-    def attend(
-        self, layer: int, attention: CrossAttention, x: Float[Tensor, "N T D"]
-    ) -> Float[Tensor, "N T D"]:
-        keys, values = self.keys[layer], self.values[layer]
-        if self.alone:
-            return attention(x, keys, values, self.mask)
-        if x.shape[1] > 1 or attention.watched:
-            mask = None if self.mask is None else self.mask[self.index]
-            return attention(x, keys[self.index], values[self.index], mask)
-        query = self.side_by_side(attention.query(x).squeeze(1))  # (B, W, D)
-        context = attention.context(split_heads(query, attention.heads), keys, values, self.mask)
-        return attention.output(self.apart(context).unsqueeze(1))
-
-    def look(
-        self,
-        attention: RecurrentAttention | NoAttention,
-        query: Float[Tensor, "N T Q"],
-        steps: Int[Tensor, "N T"],
-    ) -> tuple[Float[Tensor, "N T P"], Choice | None]:
-        """A recurrent decoder's attention: one layer, one head, in a search one step at a time."""
-        # Squeezed, not selected: the gradient of a selection is a copy full of zeros, each step.
-        keys, values = self.keys.squeeze((0, 2)), self.values.squeeze((0, 2))  # (B, S, A)
-        mask = None if self.mask is None else self.mask.squeeze(1)  # (B, 1, S)
-        if self.alone:
-            return attention(query, keys, values, mask, steps)
-        if attention.watched:
-            mask = None if mask is None else mask[self.index]
-            return attention(query, keys[self.index], values[self.index], mask, steps)
-        query, steps = self.side_by_side(query.squeeze(1)), self.side_by_side(steps.squeeze(1))
-        context, choice = attention(query, keys, values, mask, steps)
-        assert choice is None, "nothing is drawn when not training"
-        return self.apart(context).unsqueeze(1), None
-
-    def side_by_side(self, x: Shaped[Tensor, "N *D"]) -> Shaped[Tensor, "B W *D"]:
-        """The rows of each source as if they were positions of one query."""
-        sources, width = self.keys.shape[1], self.width
-        if self.places is not None:
-            grid = x.new_zeros(sources * width, *x.shape[1:])
-            grid[self.places] = x
-            x = grid
-        return x.view(sources, width, *x.shape[1:])
-
-    def apart(self, x: Float[Tensor, "B W D"]) -> Float[Tensor, "N D"]:
-        rows = x.flatten(0, 1)
-        return rows if self.places is None else rows[self.places]
-
-    def _pointing(self, index: Int[Tensor, " M"]) -> "SourceMemory":
-        sources, number = self.keys.shape[1], torch.arange(len(index), device=index.device)
-        counts = index.bincount(minlength=sources)
-        width = int(counts.max()) if len(index) else 1
-        order = index.argsort(stable=True)
-        first = counts.cumsum(0) - counts  # where the rows of each source begin in `order`
-        nth = torch.empty_like(index)
-        nth[order] = number - first[index[order]]
-        places = index * width + nth
-        full = len(index) == sources * width and torch.equal(places, number)
-        return replace(self, index=index, places=None if full else places, width=width)
-
-    def _compact(self) -> "SourceMemory":
-        """Drop the sources no row points to, once they are many enough to be worth a copy."""
-        alive, index = self.index.unique(return_inverse=True)
-        if 4 * len(alive) > 3 * self.keys.shape[1]:
-            return self
-        mask = None if self.mask is None else self.mask[alive]
-        kept = replace(self, keys=self.keys[:, alive], values=self.values[:, alive], mask=mask)
-        return kept._pointing(index)
-
-    def _full_mask(self, size: int) -> Bool[Tensor, "B 1 1 S"]:
-        mask = self.mask
-        if mask is None:
-            _, sources, _, length, _ = self.keys.shape
-            mask = torch.ones(sources, 1, 1, length, dtype=torch.bool, device=self.keys.device)
-        return F.pad(mask, (0, size - mask.shape[-1]), value=False)
-
-
 def _widen(store: Tensor, size: int) -> Tensor:
     """Empty places before the first, so that the newest stay last."""
     return F.pad(store, (0, 0, size - store.shape[-2], 0))
@@ -331,15 +202,3 @@ def _lengthen(store: Tensor, size: int) -> Tensor:
     longer = store.new_empty(*others, length + size, width)
     longer[..., :length, :] = store
     return longer
-
-
-def _pad(store: Tensor, size: int) -> Tensor:
-    return F.pad(store, (0, 0, 0, size - store.shape[-2]))
-
-
-def _newest(ages: Int[Tensor, " N"], size: int) -> Bool[Tensor, "N 1 1 L"] | None:
-    """Each row sees its newest places, as many as it has read."""
-    if bool((ages == size).all()):
-        return None
-    places = torch.arange(size, device=ages.device)
-    return (places >= size - ages.unsqueeze(1))[:, None, None]

@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from saccade.blocks.attention import SelfAttention
-from saccade.blocks.caches import KeyValueCache, Places
+from saccade.blocks.caches import KeyValueCache, LayerCache
 from saccade.blocks.feedforward import FeedForward
 from saccade.blocks.norms import Placement
 from saccade.blocks.swift import SelfStep, around, self_step, swift
@@ -46,8 +46,8 @@ class SelfAttentionLayer(nn.Module):
         attend, ffn = self_step(self.attention), swift(self.ffn)
         around_attention, around_ffn = around(self.around_attention), around(self.around_ffn)
 
-        def step(x: Tensor, places: Places, mask: Tensor | None) -> Tensor:
-            x = around_attention(x, lambda h: attend(h, places, mask))
+        def step(x: Tensor, cache: LayerCache, mask: Tensor | None) -> Tensor:
+            x = around_attention(x, lambda h: attend(h, cache, mask))
             return around_ffn(x, ffn)
 
         return step

@@ -32,6 +32,14 @@ def window_mask(
     return everything.tril(here + after).triu(here - before)
 
 
+def newest_mask(ages: Int[Tensor, " N"], size: int) -> Bool[Tensor, "N 1 1 L"] | None:
+    """Each row sees its newest places, as many as it has read; None: all `size` of them."""
+    if bool((ages == size).all()):
+        return None
+    places = torch.arange(size, device=ages.device)
+    return (places >= size - ages.unsqueeze(1))[:, None, None]
+
+
 def near_mask(centres: Float[Tensor, "*B T"], half_width: int, size: int) -> Bool[Tensor, "*B T S"]:
     """A query sees the keys at most `half_width` away from its own centre (Luong et al. 2015)."""
     places = torch.arange(size, device=centres.device)

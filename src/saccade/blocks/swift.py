@@ -15,15 +15,16 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from saccade.blocks.attention import CrossAttention, SelfAttention, split_heads
-from saccade.blocks.caches import KeyValueCache, Places, SourceMemory
+from saccade.blocks.caches import KeyValueCache, LayerCache
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.feedforward import FeedForward
 from saccade.blocks.norms import OutputNorm, Placement, PostNorm, PreNorm
 from saccade.blocks.quantized import QuantizedLinear
+from saccade.blocks.source_memory import SourceMemory
 
 Function = Callable[[Tensor], Tensor]
 Around = Callable[[Tensor, Function], Tensor]  # x, sublayer
-SelfStep = Callable[[Tensor, Places, Tensor | None], Tensor]  # x, places in the cache, mask
+SelfStep = Callable[[Tensor, LayerCache, Tensor | None], Tensor]  # x, cache, mask
 CrossStep = Callable[[Tensor, SourceMemory, int], Tensor]  # x, sources, number of the layer
 
 
@@ -95,13 +96,13 @@ def self_step(attention: SelfAttention) -> SelfStep:
     heads, width = attention.heads, attention.width
 
     def attend(
-        x: Float[Tensor, "N D"], places: Places, mask: Bool[Tensor, "N 1 1 L"] | None
+        x: Float[Tensor, "N D"], cache: LayerCache, mask: Bool[Tensor, "N 1 1 L"] | None
     ) -> Float[Tensor, "N D"]:
         if not (known and attention.plain):
             query, *new = attention.project(x.unsqueeze(1))
-            return attention.attend(query, *places.write(*new), mask).squeeze(1)
+            return attention.attend(query, *cache.write(*new), mask).squeeze(1)
         query, *new = project(x).view(-1, 3, heads, 1, width).unbind(1)  # (N, H, 1, K)
-        averages = F.scaled_dot_product_attention(query, *places.write(*new), mask)
+        averages = F.scaled_dot_product_attention(query, *cache.write(*new), mask)
         return output(averages.flatten(1))
 
     return attend
@@ -128,6 +129,6 @@ def read_one(
 ) -> Float[Tensor, "N 1 D"]:
     """What `extend`, layer by layer, makes of one more token a row."""
     x = x.squeeze(1)
-    for step, places in zip(steps, past.layers(), strict=True):
-        x = step(x, places, past.mask)
+    for step, cache in zip(steps, past.layers(), strict=True):
+        x = step(x, cache, past.mask)
     return x.unsqueeze(1)

@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from saccade.blocks.caches import SourceMemory
 from saccade.blocks.cells import CELLS
 from saccade.blocks.dropout import Dropout, current_update, keyed_uniform
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
@@ -40,6 +39,7 @@ from saccade.blocks.reinforce import Choice
 from saccade.blocks.scheduled import SCHEDULES
 from saccade.blocks.scores import score_part
 from saccade.blocks.sequences import Padded
+from saccade.blocks.source_memory import SourceMemory
 from saccade.config import find, fitting, part
 from saccade.errors import InputError
 from saccade.models.limits import check_rates, check_sizes

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from saccade.blocks.activations import ACTIVATIONS
 from saccade.blocks.attention import CrossAttention, ScoreMaker, SelfAttention
-from saccade.blocks.caches import KeyValueCache, Places, SourceMemory
+from saccade.blocks.caches import KeyValueCache, LayerCache
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
 from saccade.blocks.feedforward import FeedForward
@@ -21,12 +21,13 @@ from saccade.blocks.norms import NORMS, PLACEMENTS, Placement
 from saccade.blocks.positions import POSITIONS
 from saccade.blocks.scores import score_part
 from saccade.blocks.sequences import Padded, padded_in_front
+from saccade.blocks.source_memory import SourceMemory
 from saccade.blocks.swift import around, cross_step, read_one, self_step, swift
 from saccade.errors import InputError
 from saccade.models.limits import check_rates, check_sizes
 
-# The sources, x (N, D), places in the cache, mask: the layer's output.
-DecoderStep = Callable[[SourceMemory, Tensor, Places, Tensor | None], Tensor]
+# The sources, x (N, D), the layer's cache, mask: the layer's output.
+DecoderStep = Callable[[SourceMemory, Tensor, LayerCache, Tensor | None], Tensor]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -242,8 +243,8 @@ class DecoderLayer(nn.Module):
         around_cross_attention = around(self.around_cross_attention)
         around_ffn, ffn = around(self.around_ffn), swift(self.ffn)
 
-        def step(memory: SourceMemory, x: Tensor, places: Places, mask: Tensor | None) -> Tensor:
-            x = around_attention(x, lambda h: attend(h, places, mask))
+        def step(memory: SourceMemory, x: Tensor, cache: LayerCache, mask: Tensor | None) -> Tensor:
+            x = around_attention(x, lambda h: attend(h, cache, mask))
             x = around_cross_attention(x, lambda h: look(h, memory, number))
             return around_ffn(x, ffn)
 

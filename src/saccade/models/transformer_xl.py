@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from saccade.blocks.activations import ACTIVATIONS
-from saccade.blocks.caches import KeyValueCache, Places
+from saccade.blocks.caches import KeyValueCache, LayerCache
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
 from saccade.blocks.feedforward import FeedForward
@@ -209,10 +209,10 @@ class TransformerXLLayer(nn.Module):
         attention, ffn = self.attention, swift(self.ffn)
         around_attention, around_ffn = around(self.around_attention), around(self.around_ffn)
 
-        def step(x: Tensor, places: Places, mask: Tensor | None) -> Tensor:
+        def step(x: Tensor, cache: LayerCache, mask: Tensor | None) -> Tensor:
             def attend(h: Tensor) -> Tensor:
                 token = h.unsqueeze(1)
-                return attention(token, *places.write(*attention.project(token)), mask).squeeze(1)
+                return attention(token, *cache.write(*attention.project(token)), mask).squeeze(1)
 
             return around_ffn(around_attention(x, attend), ffn)
 
