@@ -14,13 +14,14 @@ class FeedForward(nn.Module):
     def __init__(
         self,
         dim: int,
-        ffn_dim: int,
+        ffn_dim: int | None = None,  # 4 times dim, as in most papers
         activation: Activation = torch.relu,
         dropout: float = 0.0,
         output_bias: bool = True,
         input_bias: bool = True,
     ):
         super().__init__()
+        ffn_dim = 4 * dim if ffn_dim is None else ffn_dim
         self.expand = nn.Linear(dim, ffn_dim, bias=input_bias)
         self.activation = activation
         self.dropout = Dropout(dropout)

@@ -66,7 +66,7 @@ class InverseSigmoid:
         return self.k / (self.k + math.exp(min(update / self.k, 700.0)))  # beyond, exp overflows
 
 
-SCHEDULES: dict[str, Callable[..., Schedule]] = {
+SAMPLINGS: dict[str, Callable[..., Schedule]] = {
     "none": Always,
     "linear": Linear,
     "exponential": Exponential,

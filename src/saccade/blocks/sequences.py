@@ -9,6 +9,8 @@ from torch import Tensor
 
 from saccade.blocks.masks import padding_mask
 
+SEGMENT = 256  # tokens of a prefix that are read at once
+
 
 @dataclass(frozen=True, slots=True)
 class Padded:

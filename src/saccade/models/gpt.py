@@ -1,7 +1,7 @@
 """GPT (2018) and GPT-2: the Transformer's decoder alone. Read top-down: config, model, state."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -81,12 +81,11 @@ class GPT(nn.Module):
     def __init__(self, config: GPTConfig):
         super().__init__()
         self.config = config
-        norm = partial(LayerNorm, bias=config.bias)
         self.embedding = TokenEmbedding(config.vocab_size, config.dim, scale=1.0)
         self.positions = Learned(config.dim, config.context)
         self.dropout = Dropout(config.dropout)
         self.layers: Any = nn.ModuleList(_layer(config) for _ in range(config.layers))
-        self.norm = PLACEMENTS[config.placement].final_norm(config.dim, norm)
+        self.norm = PLACEMENTS[config.placement].final_norm(config.dim, _norm(config))
         self.output = TiedOutput(self.embedding)
         self._initialise()
 
@@ -214,11 +213,14 @@ def _layer(config: GPTConfig) -> SelfAttentionLayer:
     )
     ffn = FeedForward(
         config.dim,
-        4 * config.dim if config.ffn_dim is None else config.ffn_dim,
+        config.ffn_dim,
         activation=ACTIVATIONS[config.activation],
         output_bias=config.bias,
         input_bias=config.bias,
     )
-    norm = partial(LayerNorm, bias=config.bias)
-    residual = partial(PLACEMENTS[config.placement], config.dim, norm, config.dropout)
+    residual = partial(PLACEMENTS[config.placement], config.dim, _norm(config), config.dropout)
     return SelfAttentionLayer(attention, ffn, residual)
+
+
+def _norm(config: GPTConfig) -> Callable[[int], nn.Module]:
+    return partial(LayerNorm, bias=config.bias)

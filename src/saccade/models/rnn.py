@@ -12,9 +12,8 @@ from saccade.blocks.cells import CellState
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
 from saccade.blocks.recurrent import Recurrent
+from saccade.blocks.sequences import SEGMENT
 from saccade.models.limits import check_rates, check_sizes
-
-SEGMENT = 256  # tokens of a prefix that are read at once
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

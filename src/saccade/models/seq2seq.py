@@ -36,7 +36,7 @@ from saccade.blocks.recurrent_decoders import (
     Rows,
 )
 from saccade.blocks.reinforce import Choice
-from saccade.blocks.scheduled import SCHEDULES
+from saccade.blocks.scheduled import SAMPLINGS
 from saccade.blocks.scores import score_part
 from saccade.blocks.sequences import Padded
 from saccade.blocks.source_memory import SourceMemory
@@ -107,7 +107,7 @@ class Seq2Seq(nn.Module):
             nn.Linear(self.encoder.summary_dim, config.dim) for _ in self.decoder.stack.cells
         )
         name, parameters = part(config.sampling, "model.sampling")
-        schedule = find(SCHEDULES, name, what="model.sampling")
+        schedule = find(SAMPLINGS, name, what="model.sampling")
         self.schedule = schedule(**fitting(schedule, parameters, "model.sampling"))
         self.dropout = Dropout(config.dropout)
         self.output = TiedOutput(self.target_embedding)

@@ -17,12 +17,10 @@ from saccade.blocks.masks import causal_mask, combine, window_mask
 from saccade.blocks.norms import PLACEMENTS, LayerNorm
 from saccade.blocks.positions import Sinusoidal
 from saccade.blocks.relative import RelativeAttention
-from saccade.blocks.sequences import padded_in_front
+from saccade.blocks.sequences import SEGMENT, padded_in_front
 from saccade.blocks.swift import SelfStep, around, read_one, swift
 from saccade.errors import InputError
 from saccade.models.limits import MOST, check_rates, check_sizes
-
-SEGMENT = 256  # tokens of a prefix that are read at once
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -166,7 +164,7 @@ class TransformerXLLayer(nn.Module):
         )
         self.ffn = FeedForward(
             config.dim,
-            4 * config.dim if config.ffn_dim is None else config.ffn_dim,
+            config.ffn_dim,
             activation=ACTIVATIONS[config.activation],
             dropout=config.dropout,
         )

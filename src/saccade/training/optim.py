@@ -108,7 +108,7 @@ class Stretch:
     decay: float
 
 
-Update = Callable[[Stretch, "OptimizerConfig", float, int], None]  # rate, number of the update
+Rule = Callable[[Stretch, "OptimizerConfig", float, int], None]  # rate, number of the update
 
 
 # Torch's own functions, not its Optimizer classes: those import its compiler, seconds of a start.
@@ -122,7 +122,7 @@ def _sgd(stretch: Stretch, config: OptimizerConfig, rate: float, number: int) ->
     stretch.weights.sub_(step, alpha=rate)
 
 
-def _adaptive(update: Callable[..., object]) -> Update:
+def _adaptive(update: Callable[..., object]) -> Rule:
     """Adam (Kingma & Ba 2015), or with decoupled decay AdamW (Loshchilov & Hutter 2019)."""
 
     def step(stretch: Stretch, config: OptimizerConfig, rate: float, number: int) -> None:
@@ -137,7 +137,7 @@ def _adaptive(update: Callable[..., object]) -> Update:
     return step
 
 
-OPTIMIZERS: dict[str, Update] = {
+OPTIMIZERS: dict[str, Rule] = {
     "sgd": _sgd,
     "adam": _adaptive(torch._fused_adam_),
     "adamw": _adaptive(torch._fused_adamw_),
