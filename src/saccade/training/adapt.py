@@ -46,6 +46,16 @@ def alike(
     return dataclasses.replace(settings, model=model, preset=theirs.preset, task=task)
 
 
+def refuse_other_init(run: Run, init: str | None) -> None:
+    """A run goes on from its own weights: --init may be left out, or say what it was begun from."""
+    if init is None or (run.init and Path(run.init).resolve() == Path(init).resolve()):
+        return
+    begun = f"from {run.init}, not from {init}" if run.init else f"without --init {init}"
+    raise InputError(
+        f"{run.path} was begun {begun}: leave --init out to continue it, or choose another --out"
+    )
+
+
 def _free(config: Mapping[str, Any]) -> set[str]:
     """What was said of the model and is heeded."""
     return config.get("model", {}).keys() & set(DROPOUTS)

@@ -61,6 +61,11 @@ class Run:
         return self.path / "tokens"
 
     @property
+    def init(self) -> str | None:
+        """The run whose weights it was begun from, as it was named then."""
+        return self.environment().get("init")
+
+    @property
     def exists(self) -> bool:
         return (self.path / "config.toml").is_file()
 

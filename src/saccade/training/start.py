@@ -14,7 +14,7 @@ from torch import nn
 from saccade.config import merge
 from saccade.errors import InputError
 from saccade.training import checkpoint
-from saccade.training.adapt import alike, initialise
+from saccade.training.adapt import alike, initialise, refuse_other_init
 from saccade.training.checkpoint import Checkpoint
 from saccade.training.counting import assemble_counting, counts
 from saccade.training.crew import assemble, refuse_batch_statistics
@@ -77,7 +77,8 @@ def _begun(
         raise InputError(
             f"{run.path} holds a run already; add --resume to continue it, or choose another --out"
         )
-    if start.init is not None:  # it was made like that one, which may be gone by now
+    refuse_other_init(run, start.init)
+    if run.init is not None:  # it was made like that one, which may be gone by now
         settings = alike(settings, config, run, resumes=True, allow_code=allow_code)
     found = _latest(run, events)
     accept = start.accept_changes
@@ -137,7 +138,7 @@ def _train(
             else assemble(run, settings, task, team, events.warn)
         )
         trainer = Trainer(crew, events, started_at)
-        _take_up(trainer, resumed, start, events)
+        _take_up(trainer, resumed, events)
         crew.team.exchange([trainer.standing.step + 1, trainer.standing.refused])
         trainer.train()
         call(crew.learner, Command.STOP)
@@ -147,7 +148,7 @@ def _train(
         torch.set_num_threads(threads)
 
 
-def _take_up(trainer: Trainer, resumed: Resumed, start: Start, events: Events) -> None:
+def _take_up(trainer: Trainer, resumed: Resumed, events: Events) -> None:
     """Go on from the last checkpoint, or from the first step."""
     crew = trainer.crew
     # What a model that counts has is made in one update: of a cut run, nothing is worth keeping.
@@ -156,8 +157,8 @@ def _take_up(trainer: Trainer, resumed: Resumed, start: Start, events: Events) -
         return
     crew.run.cut_metrics(0)
     crew.deal_carries({})
-    if start.init is not None:
-        initialise(crew.module, Run(Path(start.init)), events)
+    if crew.run.init is not None:  # named again or not
+        initialise(crew.module, Run(Path(crew.run.init)), events)
     if crew.learner.weights.ema is not None:
         crew.learner.weights.ema.copy_(crew.learner.weights.flat)
 
