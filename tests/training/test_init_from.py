@@ -3,6 +3,7 @@
 import re
 import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tiny_runs import Killed, die_at, everything, tiny, train, write_corpus
 from saccade import cli
 from saccade.config import override
 from saccade.errors import InputError
-from saccade.training.checkpoint import load_tensors, steps
+from saccade.training.checkpoint import load_tensors, save_tensors, steps
 from saccade.training.run import Run
 
 
@@ -204,6 +205,29 @@ def test_init_of_what_is_no_model_leaves_nothing(
         with pytest.raises(InputError, match=init.name):
             train(tiny(files), tmp_path / "run", init=str(init))
         assert not (tmp_path / "run").exists()
+
+
+def _truncate(weights: Path) -> None:
+    weights.write_bytes(weights.read_bytes()[:-100])
+
+
+def _poison(weights: Path) -> None:
+    tensors = load_tensors(weights)
+    next(iter(tensors.values())).fill_(torch.nan)
+    save_tensors(weights, tensors, {})
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"), [(_truncate, "not a valid safetensors file"), (_poison, "is not finite")]
+)
+def test_init_of_a_damaged_model_leaves_nothing(
+    tmp_path: Path, parent: Run, files: list[str], damage: Callable[[Path], None], told: str
+) -> None:
+    damaged = Run(shutil.copytree(parent.path, tmp_path / "damaged"))
+    damage(damaged.weights)
+    with pytest.raises(InputError, match=rf"damaged/model\.safetensors: .*{told}"):
+        train(tiny(files), tmp_path / "run", init=str(damaged.path))
+    assert not (tmp_path / "run").exists()
 
 
 def test_init_from_another_model_is_refused(

@@ -14,7 +14,7 @@ from torch import nn
 from saccade.config import merge
 from saccade.errors import InputError
 from saccade.training import checkpoint
-from saccade.training.adapt import alike, initialise, refuse_other_init
+from saccade.training.adapt import alike, initialise, refuse_other_init, weights_for
 from saccade.training.checkpoint import Checkpoint
 from saccade.training.counting import assemble_counting, counts
 from saccade.training.crew import assemble, refuse_batch_statistics
@@ -27,7 +27,7 @@ from saccade.training.resume import (
     check_fits,
     taken_up,
 )
-from saccade.training.run import Run, build_module
+from saccade.training.run import Run, build_module, named_weights
 from saccade.training.settings import Settings, resolve
 from saccade.training.standing import Standing
 from saccade.training.team import Team, gather_team
@@ -201,11 +201,13 @@ def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tup
     with run.preparing():
         task = settings.task_class.prepare(settings.task, run.path)
         settings = dataclasses.replace(settings, task=task.config)
+        shapes = build_module(settings, task, meta=True)
+        refuse_batch_statistics(shapes, (settings.train.processes or 1) * settings.train.accumulate)
+        if start.init is not None:  # before the work, and while nothing would be left of it
+            weights_for(named_weights(shapes), Run(Path(start.init)))
         task.store(run.tokens, events.warn)
         if settings.task.dev:
             run.write_dev(task.examples(settings.task.dev, events.warn))
-        pieces = (settings.train.processes or 1) * settings.train.accumulate
-        refuse_batch_statistics(build_module(settings, task, meta=True), pieces)
     made = {"data": task.fingerprints(), "threads": settings.train.threads}
     run.write_environment(made if start.init is None else {**made, "init": start.init})
     run.begin(settings)
