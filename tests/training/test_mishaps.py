@@ -21,7 +21,7 @@ from saccade.tasks.translate import Translate
 from saccade.training import checkpoint, trainer
 from saccade.training.checkpoint import load_tensors, steps
 from saccade.training.crew import Crew, assemble
-from saccade.training.failures import answer_of, attempted, out_of_memory
+from saccade.training.failures import answer_of, attempted, out_of_memory, told_of
 from saccade.training.run import Run
 from saccade.training.signals import Interrupted
 from saccade.training.team import Team
@@ -218,6 +218,25 @@ def test_what_to_do_when_updates_are_refused_helps(
     lower = override(config, ["train.peak_rate=1e-3"])
     run, _ = train(lower, tmp_path / "run", **advised(told.value))
     assert steps(run.checkpoints)[-1] == 20
+
+
+def test_with_the_rate_of_the_paper_the_warm_up_is_the_remedy(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poison(monkeypatch, lambda call: call < 11)
+    config = override(tiny(files), ["train.steps=20", "train.schedule=paper"])
+    with pytest.raises(TrainingError, match=r"10 updates in a row.*raise train\.warmup") as told:
+        train(config, tmp_path / "run")
+    assert "peak_rate" not in str(told.value)
+    longer = override(config, ["train.warmup=9"])
+    run, _ = train(longer, tmp_path / "run", **advised(told.value))
+    assert steps(run.checkpoints)[-1] == 20
+    broken = {"w": torch.tensor(torch.nan)}
+    with pytest.raises(TrainingError, match=r"'w' is not finite.*intact: raise train\.warmup"):
+        run.write_weights(broken, {}, remedy=run.settings().train.calmer)
+    with pytest.raises(TrainingError, match=r"raise train\.warmup and train it anew"):  # noqa: SIM117
+        with told_of(run.path, run.settings().train, "scoring"):
+            raise FloatingPointError("logits are NaN")
 
 
 def test_other_errors_are_not_dressed_up(learn: Learn, monkeypatch: pytest.MonkeyPatch) -> None:

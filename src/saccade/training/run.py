@@ -194,11 +194,13 @@ class Run:
         kept = self.path / "evals" / f"{name}.json"
         return kept.is_file() and kept.stat().st_mtime_ns >= self.weights.stat().st_mtime_ns
 
-    def write_weights(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    def write_weights(
+        self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], *, remedy: str
+    ) -> None:
         if name := non_finite(tensors):
             raise TrainingError(
                 f"the model's {name!r} is not finite, so it is not written; what was there before "
-                "is intact. Train with a lower train.peak_rate"
+                f"is intact: {remedy}"
             )
         save_tensors(self.weights, tensors, metadata)
 
