@@ -5,6 +5,7 @@ import gzip
 import importlib
 import io
 import json
+import os
 import random
 import sys
 import types
@@ -172,6 +173,19 @@ def test_standard_input(monkeypatch, content):
 def test_standard_input_is_one_text(read):
     with pytest.raises(InputError, match="standard input is one text"):
         read(["-", "-"])
+
+
+def test_what_can_be_read_only_once_has_no_fingerprint(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "fifo")
+    monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
+    for file, told in (
+        (str(tmp_path / "fifo"), "fifo is a pipe and can be read only once: write it to a file"),
+        ("data:fifo", "data:fifo is a pipe"),
+        (os.devnull, f"{os.devnull} is no regular file"),
+        ("-", "standard input can be read only once"),
+    ):
+        with pytest.raises(InputError, match=told):
+            fingerprint([file])
 
 
 @pytest.mark.parametrize(

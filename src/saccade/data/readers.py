@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, cast
 
-from saccade.data.lines import BadUTF8, TextReport, lines_or_none, resolve
+from saccade.data.lines import BadUTF8, TextReport, lines_or_none, refuse_read_once, resolve
 from saccade.data.tables import FORMATS, Table, columnless, table_reader
 from saccade.errors import InputError, nearest
 
@@ -147,10 +147,9 @@ def tabular(files: Sequence[str]) -> bool:
 
 def fingerprint(files: Sequence[str]) -> str:
     """SHA-256 over the bytes of the files, so that a changed corpus is seen."""
+    refuse_read_once(files)
     whole = hashlib.sha256()
     for file in files:
-        if file == "-":
-            raise InputError("standard input can be read only once: give a file")
         one = hashlib.sha256()
         if file.startswith("builtin:"):
             for pair in read_pairs([file]):

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from saccade.config import merge
+from saccade.data.lines import refuse_read_once
 from saccade.errors import InputError
 from saccade.training import checkpoint
 from saccade.training.adapt import alike, initialise, refuse_other_init, weights_for
@@ -198,6 +199,7 @@ def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
 
 def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tuple[Any, Resumed]:
     """A new run: tokenizers and token store are made, then the folder becomes a run."""
+    refuse_read_once([*settings.task.train, *(settings.task.dev or [])])
     with run.preparing():
         task = settings.task_class.prepare(settings.task, run.path)
         settings = dataclasses.replace(settings, task=task.config)
