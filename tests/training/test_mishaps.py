@@ -6,13 +6,15 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tiny_runs import Learn, close, mean, tiny, train, weights_at
+from tiny_runs import Learn, close, everything, mean, tiny, train, weights_at
 
 from saccade.config import override
 from saccade.errors import InputError, TrainingError
@@ -272,6 +274,37 @@ def test_scores_that_cannot_be_kept_stop_nothing(
     run, warnings = train(override(tiny(files), sets), tmp_path / "run", update=block)
     assert sum("the best model so far was not written" in each for each in warnings) == 2
     assert close(load_tensors(run.weights), weights_at(run, 6))
+
+
+def test_what_a_kill_left_half_written_is_gone_when_the_run_goes_on(
+    files: list[str], dev: list[str], tmp_path: Path
+) -> None:
+    config = override(tiny(files), [f"task.dev={dev}", "train.steps=1"])
+    run, _ = train(config, tmp_path / "run")
+    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+        pass
+    before = everything(run.path).keys()
+    left = [f".tmp-{dead.pid}-model.safetensors", f"evals/.tmp-{dead.pid}-test.json"]
+    kept = [f"evals/.tmp-{os.getppid()}-test.json", ".tmp-mine"]  # of one that lives, and nobody's
+    for name in left + kept:
+        (run.path / name).write_bytes(b"half")
+    with pytest.raises(InputError, match="--resume"):
+        train(config, run.path)
+    assert everything(run.path).keys() == {*before, *left, *kept}
+    train(override(config, ["train.steps=2"]), run.path, resume=True)
+    assert {name for name in everything(run.path) if ".tmp-" in name} == {*kept}
+
+
+def test_in_a_folder_that_is_no_run_nothing_is_tidied(files: list[str], tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+        pass
+    (tmp_path / f".tmp-{dead.pid}-mine").write_text("dear")
+    with pytest.raises(InputError, match="not empty"):
+        train(tiny(files), tmp_path, resume=True)
+    (tmp_path / "config.toml").write_text("[server]\nport = 80\n")
+    with pytest.raises(InputError, match="of another kind"):
+        train(tiny(files), tmp_path, resume=True)
+    assert everything(tmp_path).keys() == {f".tmp-{dead.pid}-mine", "config.toml"}
 
 
 # --- signals -----------------------------------------------------------------------------------

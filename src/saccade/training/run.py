@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from saccade.blocks.meta import shapes_only
 from saccade.config import dump_toml, override, read_toml
+from saccade.data.durable import remove_leftovers
 from saccade.errors import InputError, TrainingError
 from saccade.inspection.stored import read_log
 from saccade.tasks.task import Evaluation, Plain, Task
@@ -114,6 +115,12 @@ class Run:
         header = {"format": FORMAT, "saccade": __version__}
         write_file(self.path / "config.toml", dump_toml({**header, **settings.plain()}).encode())
         (self.path / MARK).unlink(missing_ok=True)
+
+    def tidy(self) -> None:
+        """Of a run, locked: remove the files that processes killed while writing left behind."""
+        for folder in (self.path, self.path / "evals"):
+            with suppress(OSError):  # of no harm, and no reason not to go on
+                remove_leftovers(folder)
 
     def config(self) -> dict[str, Any]:
         if not self.exists:

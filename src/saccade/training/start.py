@@ -84,6 +84,7 @@ def _begun(
     found = _latest(run, events)
     accept = start.accept_changes
     resumed = taken_up(run, settings, found, allow_code=allow_code, accept=accept)
+    run.tidy()
     if resumed.finished:
         return None, resumed
     task = resumed.settings.task_class.load(resumed.settings.task, run.path)
