@@ -278,6 +278,31 @@ def test_line_counts_must_agree(write):
         list(read_pairs(files))
 
 
+@pytest.mark.parametrize(
+    ("contents", "told"),
+    [
+        ({"a.en": b"", "a.fr": b""}, "a.en and {}a.fr are empty: give files with one text a line"),
+        ({"a.tsv": b""}, "a.tsv is empty: give a file with one pair a line"),
+        ({"a.tsv": b"source\ttarget\n"}, "a.tsv has a header and no pairs below it"),
+        (
+            {"a.en": b" \n\nx\n", "a.fr": b"\n\n\n"},
+            "all 3 pairs of {}a.en and {}a.fr were dropped: a side of each is blank",
+        ),
+        ({"a.tsv": b"a\t\n\n"}, "all 2 pairs of {}a.tsv were dropped: a side of each is blank"),
+        (
+            {"a.en": b"\xff\n\n", "a.fr": b"a\nb\n"},
+            "all 2 pairs of {}a.en and {}a.fr were dropped: a side of each is blank or not UTF-8 "
+            "(1 skipped)",
+        ),
+    ],
+)
+def test_why_there_is_nothing_is_told(write, tmp_path, contents, told):
+    files = [write(name, content) for name, content in contents.items()]
+    with pytest.raises(InputError) as error:
+        list(ParallelText(files, on_bad_utf8="skip"))
+    assert str(error.value).removeprefix(f"{tmp_path}/") == told.format(*[f"{tmp_path}/"] * 2)
+
+
 def test_a_skipped_line_takes_its_partner_along(write):
     files = [write("a.en", b"1\n\xff\n3\n"), write("a.fr", "un\ndeux\ntrois\n")]
     text = ParallelText(files, on_bad_utf8="skip")

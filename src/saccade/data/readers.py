@@ -55,7 +55,22 @@ class ParallelText:
             else:
                 counts["dropped"] += 1
         if not kept:
-            raise InputError(f"{' and '.join(self.files)}: no pair with text on both sides")
+            raise self._nothing()
+
+    def _nothing(self) -> InputError:
+        """What to raise when no pair has text on both sides: why."""
+        report, files = self.report, " and ".join(self.files)
+        if report.dropped:
+            skipped = report.bad_utf8 if self.on_bad_utf8 == "skip" else 0
+            why = f"blank or not UTF-8 ({skipped:,} skipped)" if skipped else "blank"
+            return InputError(
+                f"all {report.dropped:,} pairs of {files} were dropped: a side of each is {why}"
+            )
+        if report.lines and tabular(self.files):
+            return InputError(f"{files} has a header and no pairs below it")
+        if len(self.files) == 2:
+            return InputError(f"{files} are empty: give files with one text a line")
+        return InputError(f"{files} is empty: give a file with one pair a line")
 
     @property
     def report(self) -> TextReport:
