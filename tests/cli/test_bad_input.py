@@ -1,5 +1,6 @@
 """Every mistake: one clear message, exit code 2, no answer, nothing half-written."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -38,12 +39,27 @@ def test_bad_data(saccade: Saccade, corpus: Path, tmp_path: Path, kind: str) -> 
     assert not out.exists()
 
 
+@pytest.mark.parametrize("which", ["--train", "--dev"])
+def test_pipes_are_no_data_to_learn_from(
+    saccade: Saccade, corpus: Path, tmp_path: Path, which: str
+) -> None:
+    """Nobody writes into them: who opened one would wait for ever."""
+    pipes = [tmp_path / "a.en", tmp_path / "a.de"]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    files = {"--train": [corpus / "train.en", corpus / "train.de"], which: pipes}
+    flags = [word for flag, pair in files.items() for word in (flag, *pair)]
+    told = f"{pipes[0]} is a pipe and can be read only once: write it to a file"
+    refused(saccade("train", "translate", *flags, "--out", tmp_path / "run"), told)
+    assert not (tmp_path / "run").exists()
+
+
 def test_two_empty_files(saccade: Saccade, tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     (tmp_path / "b").touch()
     files = ["--train", tmp_path / "a", tmp_path / "b"]
     said = saccade("train", "translate", *files, "--out", tmp_path / "run")
-    refused(said, str(tmp_path / "a"), "no pair")
+    refused(said, f"{files[1]} and {files[2]} are empty: give files with one text a line")
     assert not (tmp_path / "run").exists()
 
 

@@ -8,6 +8,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 from children import seconds_of_children
 from cli.conftest import train_arguments
 from rich.console import Console
+from tiny_runs import everything
 
 import saccade
 from saccade.cli import VERBS, demo
@@ -134,6 +136,34 @@ def test_streams_that_are_closed(run_folder: Path) -> None:
         assert (done.returncode, done.stdout) == (code, b"")
         assert says in done.stderr
         assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_prediction_that_is_terminated_leaves_nothing(
+    run_folder: Path, tmp_path: Path, workers: str
+) -> None:
+    target = tmp_path / "out.txt"
+    target.write_text("old")
+    words = ["predict", run_folder, "--output", target, "--workers", workers, "--beam", "1"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "saccade", *map(str, words)],
+        stdin=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT,
+    ) as child:  # fmt: skip
+        assert child.stdin is not None
+        child.stdin.write(b"the cat\n" * 2048)
+        child.stdin.flush()  # and more may come: it waits
+        begun_at = time.monotonic()
+        while not any(path.stat().st_size for path in tmp_path.glob(".out.txt.*")):
+            assert child.poll() is None
+            assert time.monotonic() < begun_at + 120
+            time.sleep(0.01)
+        for _ in range(2):  # as `timeout` does
+            child.terminate()
+        assert child.wait(60) == 143
+        child.stdin.close()
+        assert child.stderr is not None
+        assert child.stderr.read() == b""
+    assert everything(tmp_path) == {"out.txt": b"old"}
 
 
 def test_the_demo_says_truly_what_it_has_seen() -> None:

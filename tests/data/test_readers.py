@@ -5,6 +5,7 @@ import gzip
 import importlib
 import io
 import json
+import os
 import random
 import sys
 import types
@@ -174,6 +175,19 @@ def test_standard_input_is_one_text(read):
         read(["-", "-"])
 
 
+def test_what_can_be_read_only_once_has_no_fingerprint(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "fifo")
+    monkeypatch.setenv("SACCADE_DATA", str(tmp_path))
+    for file, told in (
+        (str(tmp_path / "fifo"), "fifo is a pipe and can be read only once: write it to a file"),
+        ("data:fifo", "data:fifo is a pipe"),
+        (os.devnull, f"{os.devnull} is no regular file"),
+        ("-", "standard input can be read only once"),
+    ):
+        with pytest.raises(InputError, match=told):
+            fingerprint([file])
+
+
 @pytest.mark.parametrize(
     ("read", "files", "columns"),
     [
@@ -262,6 +276,31 @@ def test_line_counts_must_agree(write):
     files = [write("a.en", "1\n2\n3\n"), write("a.fr", "1\n2\n")]
     with pytest.raises(InputError, match=r"a\.en has 3 lines, .*a\.fr has 2 lines"):
         list(read_pairs(files))
+
+
+@pytest.mark.parametrize(
+    ("contents", "told"),
+    [
+        ({"a.en": b"", "a.fr": b""}, "a.en and {}a.fr are empty: give files with one text a line"),
+        ({"a.tsv": b""}, "a.tsv is empty: give a file with one pair a line"),
+        ({"a.tsv": b"source\ttarget\n"}, "a.tsv has a header and no pairs below it"),
+        (
+            {"a.en": b" \n\nx\n", "a.fr": b"\n\n\n"},
+            "all 3 pairs of {}a.en and {}a.fr were dropped: a side of each is blank",
+        ),
+        ({"a.tsv": b"a\t\n\n"}, "all 2 pairs of {}a.tsv were dropped: a side of each is blank"),
+        (
+            {"a.en": b"\xff\n\n", "a.fr": b"a\nb\n"},
+            "all 2 pairs of {}a.en and {}a.fr were dropped: a side of each is blank or not UTF-8 "
+            "(1 skipped)",
+        ),
+    ],
+)
+def test_why_there_is_nothing_is_told(write, tmp_path, contents, told):
+    files = [write(name, content) for name, content in contents.items()]
+    with pytest.raises(InputError) as error:
+        list(ParallelText(files, on_bad_utf8="skip"))
+    assert str(error.value).removeprefix(f"{tmp_path}/") == told.format(*[f"{tmp_path}/"] * 2)
 
 
 def test_a_skipped_line_takes_its_partner_along(write):

@@ -46,6 +46,18 @@ def test_holds_what_was_encoded(tmp_path, tokenizers, monkeypatch):
             store.pair(outside)
 
 
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_is_as_open_to_others_as_any_folder(tmp_path, tokenizers, mask):
+    before = os.umask(mask)
+    try:
+        build_store(tmp_path / "store", PAIRS, *tokenizers, "1")
+        (tmp_path / "usual").mkdir()
+    finally:
+        os.umask(before)
+    modes = [(tmp_path / name).stat().st_mode for name in ("store", "usual")]
+    assert modes[0] == modes[1]
+
+
 def test_reused_until_text_tokenizer_or_limit_change(tmp_path, tokenizers):
     folder, (source, target) = tmp_path / "store", tokenizers
     first = build_store(folder, PAIRS, source, target, "1")

@@ -3,16 +3,17 @@
 import re
 import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
-from tiny_runs import Killed, die_at, tiny, train, write_corpus
+from tiny_runs import Killed, die_at, everything, tiny, train, write_corpus
 
 from saccade import cli
 from saccade.config import override
 from saccade.errors import InputError
-from saccade.training.checkpoint import load_tensors, steps
+from saccade.training.checkpoint import load_tensors, save_tensors, steps
 from saccade.training.run import Run
 
 
@@ -163,6 +164,38 @@ def test_a_run_begun_by_init_goes_on_without_what_it_came_from(
     assert steps(run.checkpoints)[-1] == 6
 
 
+def test_a_run_that_was_not_begun_from_what_is_named_is_not_resumed(
+    tmp_path: Path, parent: Run, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = override(tiny(files), ["train.steps=1"])
+    more = override(config, ["train.steps=2"])
+    plain, _ = train(config, tmp_path / "plain")
+    child, _ = train(config, tmp_path / "child", init=str(parent.path))
+    for run, init, told in (
+        (plain, parent.path, f"was begun without --init {parent.path}: leave --init out"),
+        (child, plain.path, f"was begun from {parent.path}, not from {plain.path}: leave --init"),
+    ):
+        before = everything(run.path)
+        for accept in (False, True):
+            with pytest.raises(InputError, match=re.escape(told)):
+                train(more, run.path, init=str(init), resume=True, accept_changes=accept)
+        assert everything(run.path) == before
+    monkeypatch.chdir(parent.path.parent)
+    train(more, child.path, init="./parent/", resume=True)  # the same in another spelling
+
+
+def test_a_run_begun_by_init_goes_on_though_nobody_names_it_again(
+    tmp_path: Path, parent: Run, files: list[str]
+) -> None:
+    config = override(tiny(files), ["train.save_every=2", "train.seed=5"])
+    whole, _ = train(config, tmp_path / "whole", init=str(parent.path))
+    for step in (1, 5):  # before and after the first checkpoint
+        with pytest.raises(Killed):
+            train(config, tmp_path / f"cut-{step}", init=str(parent.path), update=die_at(step))
+        run, _ = train(config, tmp_path / f"cut-{step}", resume=True)
+        assert run.weights.read_bytes() == whole.weights.read_bytes()
+
+
 def test_init_of_what_is_no_model_leaves_nothing(
     tmp_path: Path, parent: Run, files: list[str]
 ) -> None:
@@ -172,6 +205,29 @@ def test_init_of_what_is_no_model_leaves_nothing(
         with pytest.raises(InputError, match=init.name):
             train(tiny(files), tmp_path / "run", init=str(init))
         assert not (tmp_path / "run").exists()
+
+
+def _truncate(weights: Path) -> None:
+    weights.write_bytes(weights.read_bytes()[:-100])
+
+
+def _poison(weights: Path) -> None:
+    tensors = load_tensors(weights)
+    next(iter(tensors.values())).fill_(torch.nan)
+    save_tensors(weights, tensors, {})
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"), [(_truncate, "not a valid safetensors file"), (_poison, "is not finite")]
+)
+def test_init_of_a_damaged_model_leaves_nothing(
+    tmp_path: Path, parent: Run, files: list[str], damage: Callable[[Path], None], told: str
+) -> None:
+    damaged = Run(shutil.copytree(parent.path, tmp_path / "damaged"))
+    damage(damaged.weights)
+    with pytest.raises(InputError, match=rf"damaged/model\.safetensors: .*{told}"):
+        train(tiny(files), tmp_path / "run", init=str(damaged.path))
+    assert not (tmp_path / "run").exists()
 
 
 def test_init_from_another_model_is_refused(

@@ -6,13 +6,15 @@ import json
 import os
 import re
 import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from tiny_runs import Learn, close, mean, tiny, train, weights_at
+from tiny_runs import Learn, close, everything, mean, tiny, train, weights_at
 
 from saccade.config import override
 from saccade.errors import InputError, TrainingError
@@ -21,7 +23,7 @@ from saccade.tasks.translate import Translate
 from saccade.training import checkpoint, trainer
 from saccade.training.checkpoint import load_tensors, steps
 from saccade.training.crew import Crew, assemble
-from saccade.training.failures import answer_of, attempted, out_of_memory
+from saccade.training.failures import answer_of, attempted, out_of_memory, told_of
 from saccade.training.run import Run
 from saccade.training.signals import Interrupted
 from saccade.training.team import Team
@@ -220,6 +222,25 @@ def test_what_to_do_when_updates_are_refused_helps(
     assert steps(run.checkpoints)[-1] == 20
 
 
+def test_with_the_rate_of_the_paper_the_warm_up_is_the_remedy(
+    files: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    poison(monkeypatch, lambda call: call < 11)
+    config = override(tiny(files), ["train.steps=20", "train.schedule=paper"])
+    with pytest.raises(TrainingError, match=r"10 updates in a row.*raise train\.warmup") as told:
+        train(config, tmp_path / "run")
+    assert "peak_rate" not in str(told.value)
+    longer = override(config, ["train.warmup=9"])
+    run, _ = train(longer, tmp_path / "run", **advised(told.value))
+    assert steps(run.checkpoints)[-1] == 20
+    broken = {"w": torch.tensor(torch.nan)}
+    with pytest.raises(TrainingError, match=r"'w' is not finite.*intact: raise train\.warmup"):
+        run.write_weights(broken, {}, remedy=run.settings().train.calmer)
+    with pytest.raises(TrainingError, match=r"raise train\.warmup and train it anew"):  # noqa: SIM117
+        with told_of(run.path, run.settings().train, "scoring"):
+            raise FloatingPointError("logits are NaN")
+
+
 def test_other_errors_are_not_dressed_up(learn: Learn, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any) -> None:
         raise RuntimeError("sizes of tensors")
@@ -253,6 +274,37 @@ def test_scores_that_cannot_be_kept_stop_nothing(
     run, warnings = train(override(tiny(files), sets), tmp_path / "run", update=block)
     assert sum("the best model so far was not written" in each for each in warnings) == 2
     assert close(load_tensors(run.weights), weights_at(run, 6))
+
+
+def test_what_a_kill_left_half_written_is_gone_when_the_run_goes_on(
+    files: list[str], dev: list[str], tmp_path: Path
+) -> None:
+    config = override(tiny(files), [f"task.dev={dev}", "train.steps=1"])
+    run, _ = train(config, tmp_path / "run")
+    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+        pass
+    before = everything(run.path).keys()
+    left = [f".tmp-{dead.pid}-model.safetensors", f"evals/.tmp-{dead.pid}-test.json"]
+    kept = [f"evals/.tmp-{os.getppid()}-test.json", ".tmp-mine"]  # of one that lives, and nobody's
+    for name in left + kept:
+        (run.path / name).write_bytes(b"half")
+    with pytest.raises(InputError, match="--resume"):
+        train(config, run.path)
+    assert everything(run.path).keys() == {*before, *left, *kept}
+    train(override(config, ["train.steps=2"]), run.path, resume=True)
+    assert {name for name in everything(run.path) if ".tmp-" in name} == {*kept}
+
+
+def test_in_a_folder_that_is_no_run_nothing_is_tidied(files: list[str], tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as dead:
+        pass
+    (tmp_path / f".tmp-{dead.pid}-mine").write_text("dear")
+    with pytest.raises(InputError, match="not empty"):
+        train(tiny(files), tmp_path, resume=True)
+    (tmp_path / "config.toml").write_text("[server]\nport = 80\n")
+    with pytest.raises(InputError, match="of another kind"):
+        train(tiny(files), tmp_path, resume=True)
+    assert everything(tmp_path).keys() == {f".tmp-{dead.pid}-mine", "config.toml"}
 
 
 # --- signals -----------------------------------------------------------------------------------

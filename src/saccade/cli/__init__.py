@@ -2,9 +2,12 @@
 
 import errno
 import inspect
+import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from cyclopts import App, CycloptsError
@@ -29,7 +32,8 @@ from saccade.errors import InputError, TrainingError
 from saccade.version import __version__
 
 STARTED_AT = time.monotonic()
-FAILED, WRONG_INPUT, INTERRUPTED, BROKEN_PIPE = 1, 2, 130, 141
+FAILED, WRONG_INPUT, INTERRUPTED, BROKEN_PIPE, TERMINATED = 1, 2, 130, 141, 143
+CLEANING_SECONDS = 5  # in which SIGTERM does nothing more: `timeout` sends it twice
 WRONG_PLACE = {  # what the system says of a path that cannot be meant; all else is a failure
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.EEXIST, errno.ENOTDIR,
     errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
@@ -120,12 +124,35 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run a verb and end the process with its exit code."""
     utf8_streams()
     try:
-        code = run(sys.argv[1:] if arguments is None else arguments, STARTED_AT)
-        sys.stdout.flush()
+        with _cleaned_up():
+            code = run(sys.argv[1:] if arguments is None else arguments, STARTED_AT)
+            sys.stdout.flush()
     except BrokenPipeError:
         close_quietly()
         code = BROKEN_PIPE
     sys.exit(code)
+
+
+@contextmanager
+def _cleaned_up() -> Iterator[None]:
+    """Inside, SIGTERM is an exception, so that what is half-written goes; training saves first."""
+    ended_at = -float("inf")
+
+    def end(*_: object) -> None:
+        nonlocal ended_at
+        if time.monotonic() - ended_at > CLEANING_SECONDS:
+            ended_at = time.monotonic()
+            raise SystemExit(TERMINATED)
+
+    ours = threading.current_thread() is threading.main_thread()
+    if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:  # the caller's, then
+        yield
+        return
+    signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def must(*arguments: object) -> None:

@@ -160,7 +160,7 @@ def score_all(
     work = Work(decoding.options(model.task.options))
     engine = flags.engine(model, work, ROWS * len(units), changes)
     try:
-        with told_of(model.run.path, "scoring"):
+        with told_of(model.run.path, model.settings.train, "scoring"):
             engine.warm_up()
             begun_at = time.monotonic()
             measures = list(engine.measure(units))

@@ -118,16 +118,17 @@ def predict(
     options = decoding.options(model.task.options)
     if places.unescape:
         options = replace(options, stop=[_unescaped(stop) for stop in options.stop])
+    failing = told_of(run, model.settings.train, "predicting")
     if places.stream:
         _refuse_with_stream(places, decoding, engine)
-        with _written(places.output) as out, told_of(run, "predicting"):
+        with _written(places.output) as out, failing:
             for piece in _stream(model, places, options):
                 out.write(piece)
                 out.flush()
         return
     work = Work(options, None if places.alignments is None else _checked(model, reading))
     links = nullcontext() if places.alignments is None else _written(places.alignments)
-    with _written(places.output) as out, links as aligned, told_of(run, "predicting"):
+    with _written(places.output) as out, links as aligned, failing:
         plain = _as_nbest if options.nbest > 1 else _as_line
         show = _as_json if places.json else plain
         unfinished = 0

@@ -11,7 +11,7 @@ import shlex
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from io import BufferedReader
@@ -67,18 +67,30 @@ def file_names(files: str | Path | Sequence[str | Path]) -> list[str]:
 
 def resolve(path: str | Path) -> Path:
     """The file a name means; `data:...` lies under the folder that SACCADE_DATA names."""
-    name = str(path)
-    if not name.startswith("data:"):
-        file = Path(name)
-    elif folder := os.environ.get("SACCADE_DATA"):
-        file = Path(folder) / name.removeprefix("data:")
-    else:
-        raise InputError(f"{name}: set the environment variable SACCADE_DATA to the data folder")
+    name, file = str(path), _place(str(path))
     if not file.exists():
         raise InputError(f"{name}: no such file{'' if name == str(file) else f' ({file})'}")
     if file.is_dir():
         raise InputError(f"{name}: this is a folder, expected a file")
     return file
+
+
+def _place(name: str) -> Path:
+    if not name.startswith("data:"):
+        return Path(name)
+    if folder := os.environ.get("SACCADE_DATA"):
+        return Path(folder) / name.removeprefix("data:")
+    raise InputError(f"{name}: set the environment variable SACCADE_DATA to the data folder")
+
+
+def refuse_read_once(files: Iterable[str]) -> None:
+    """Data to learn from is read again and again, and its files are compared on --resume."""
+    for name in files:
+        place = _place(name)
+        if name == "-" or (place.exists() and not place.is_file() and not place.is_dir()):
+            kind = "a pipe" if place.is_fifo() else "no regular file"
+            what = "standard input" if name == "-" else f"{name} is {kind} and"
+            raise InputError(f"{what} can be read only once: write it to a file")
 
 
 def read_lines(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any, cast
 
-from saccade.data.lines import BadUTF8, TextReport, lines_or_none, resolve
+from saccade.data.lines import BadUTF8, TextReport, lines_or_none, refuse_read_once, resolve
 from saccade.data.tables import FORMATS, Table, columnless, table_reader
 from saccade.errors import InputError, nearest
 
@@ -55,7 +55,22 @@ class ParallelText:
             else:
                 counts["dropped"] += 1
         if not kept:
-            raise InputError(f"{' and '.join(self.files)}: no pair with text on both sides")
+            raise self._nothing()
+
+    def _nothing(self) -> InputError:
+        """What to raise when no pair has text on both sides: why."""
+        report, files = self.report, " and ".join(self.files)
+        if report.dropped:
+            skipped = report.bad_utf8 if self.on_bad_utf8 == "skip" else 0
+            why = f"blank or not UTF-8 ({skipped:,} skipped)" if skipped else "blank"
+            return InputError(
+                f"all {report.dropped:,} pairs of {files} were dropped: a side of each is {why}"
+            )
+        if report.lines and tabular(self.files):
+            return InputError(f"{files} has a header and no pairs below it")
+        if len(self.files) == 2:
+            return InputError(f"{files} are empty: give files with one text a line")
+        return InputError(f"{files} is empty: give a file with one pair a line")
 
     @property
     def report(self) -> TextReport:
@@ -147,10 +162,9 @@ def tabular(files: Sequence[str]) -> bool:
 
 def fingerprint(files: Sequence[str]) -> str:
     """SHA-256 over the bytes of the files, so that a changed corpus is seen."""
+    refuse_read_once(files)
     whole = hashlib.sha256()
     for file in files:
-        if file == "-":
-            raise InputError("standard input can be read only once: give a file")
         one = hashlib.sha256()
         if file.startswith("builtin:"):
             for pair in read_pairs([file]):

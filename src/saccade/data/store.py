@@ -6,8 +6,8 @@ rebuilt when the text, a tokenizer or the length limit changes.
 
 import hashlib
 import json
+import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
@@ -214,7 +214,8 @@ def build_folder(folder: Path, identity: str, write: Callable[[Path], dict[str, 
     """Let `write` fill a folder beside, then put it in place; it returns what the manifest says."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     _sweep(folder)
-    temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    temporary = folder.with_name(f".{folder.name}-{secrets.token_hex(8)}")
+    temporary.mkdir()  # with the usual mode, which mkdtemp has not: others may copy a run
     try:
         said = write(temporary)
         sizes = {path.name: path.stat().st_size for path in sorted(temporary.iterdir())}

@@ -73,7 +73,7 @@ def read_folder(folder: Path, run: Run, warn: Warn) -> Run:
     }
     with run.locked(), run.preparing():
         found.tokenizer.save(run.path / "tokenizer.json")
-        run.write_weights(weights, {"format": "pt"})
+        run.write_weights(weights, {"format": "pt"}, remedy="take another copy of that folder")
         run.write_environment({"imported": origin, "data": {}})
         size = sum(tensor.numel() for tensor in weights.values())
         run.write_text(run.card.name, imported_card(run, settings, origin, size))

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from saccade.config import merge
 from saccade.data.tokenizers import TOKENIZERS
 from saccade.errors import InputError
 from saccade.tasks.vocabularies import VOCABULARY, taken_over
-from saccade.training.checkpoint import load_tensors
+from saccade.training.checkpoint import load_tensors, non_finite
 from saccade.training.run import Run, named_weights
 from saccade.training.settings import Settings, resolve
 from saccade.training.trainer import Events
@@ -44,6 +44,16 @@ def alike(
         resolve(fitted, allow_code=allow_code).task, tokenizer=tokenizer, **made
     )
     return dataclasses.replace(settings, model=model, preset=theirs.preset, task=task)
+
+
+def refuse_other_init(run: Run, init: str | None) -> None:
+    """A run goes on from its own weights: --init may be left out, or say what it was begun from."""
+    if init is None or (run.init and Path(run.init).resolve() == Path(init).resolve()):
+        return
+    begun = f"from {run.init}, not from {init}" if run.init else f"without --init {init}"
+    raise InputError(
+        f"{run.path} was begun {begun}: leave --init out to continue it, or choose another --out"
+    )
 
 
 def _free(config: Mapping[str, Any]) -> set[str]:
@@ -95,11 +105,21 @@ def _refuse_other_shape(asked: dict[str, Any], kept: dict[str, list[Any]], where
 def initialise(module: nn.Module, init: Run, events: Events) -> None:
     """Take over every weight of `init` that this model has in the same shape."""
     mine = named_weights(module)
+    theirs = weights_for(mine, init)
+    for name, tensor in theirs.items():
+        mine[name].copy_(tensor)
+    if missing := sorted(mine.keys() - theirs.keys()):
+        events.warn(f"--init: {len(missing)} weights are new, among them {missing[0]}")
+
+
+def weights_for(mine: Mapping[str, Tensor], init: Run) -> dict[str, Tensor]:
+    """The weights of `init` that fit these, which may be on the meta device; none is an error."""
     theirs = load_tensors(init.weights)
+    if name := non_finite(theirs):
+        raise InputError(
+            f"--init: {init.weights}: {name!r} is not finite; nothing can be learned from there"
+        )
     fitting = {name for name in mine if name in theirs and theirs[name].shape == mine[name].shape}
-    for name in fitting:
-        mine[name].copy_(theirs[name])
     if not fitting:
         raise InputError(f"--init: no weight of {init.path} fits this model")
-    if missing := sorted(mine.keys() - fitting):
-        events.warn(f"--init: {len(missing)} weights are new, among them {missing[0]}")
+    return {name: theirs[name] for name in fitting}

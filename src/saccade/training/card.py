@@ -17,9 +17,8 @@ def model_card(trainer: "Trainer") -> str:
     parameters = sum(trainer.crew.learner.weights.sizes)
     run = trainer.crew.run
     scores, folder = run.evaluation("dev")["metrics"], shlex.quote(run.path.name)
-    init = run.environment().get("init")
     code = " --allow-code" if needs_code(settings.plain()) else ""
-    start = code if init is None else f"{code} --init {shlex.quote(init)}"
+    start = code if run.init is None else f"{code} --init {shlex.quote(run.init)}"
     how = "dev, greedy" if settings.task_class.decodes else "dev"
     lines = [
         f"# {settings.model_name} for {settings.task_name}",

@@ -21,7 +21,14 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from saccade.data.durable import Chunk, flush_folder, replace_file, write_durably
+from saccade.data.durable import (
+    Chunk,
+    beside,
+    flush_folder,
+    remove_leftovers,
+    replace_file,
+    write_durably,
+)
 from saccade.errors import InputError, TrainingError
 
 FORMAT = 1
@@ -70,9 +77,10 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
     target = folder / f"step-{checkpoint.step:08d}"
     with told_as_training_error(target):
         folder.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(folder)
+        remove_leftovers(folder)
+        _remove_replaced(folder)
         _check_space(folder, checkpoint.tensors)
-        fresh = folder / f".tmp-{os.getpid()}-{target.name}"
+        fresh = beside(target)
         try:
             fresh.mkdir()
             _write_files(fresh, checkpoint, state)
@@ -143,25 +151,11 @@ def _assert_untied(tensors: Mapping[str, Tensor]) -> None:
         assert first == name or not tensor.numel(), f"{first!r} and {name!r} are tied: give one"
 
 
-def _remove_leftovers(folder: Path) -> None:
-    """Tidy up after processes that died while saving."""
-    for path in folder.iterdir():
-        owner = re.match(r"\.tmp-(\d+)-", path.name)
-        if owner and (int(owner[1]) == os.getpid() or not _alive(int(owner[1]))):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+def _remove_replaced(folder: Path) -> None:
+    """What stepped aside goes, or back to its place if its process died before that was taken."""
     for path in folder.glob(f"{ASIDE}*"):
         place = path.with_name(path.name.removeprefix(ASIDE))
         shutil.rmtree(path) if place.exists() else path.rename(place)
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:  # it lives, and is another user's
-        return True
-    return True
 
 
 def _check_space(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]]) -> None:
@@ -344,7 +338,7 @@ def prune(folder: Path, keep: int, protected: Container[int]) -> None:
         return
     spared |= _newest_valid(places, count=2)
     for path in [path for _, path in places if path not in spared]:
-        doomed = folder / f".tmp-{os.getpid()}-{path.name}"
+        doomed = beside(path)
         with told_as_training_error(path):
             path.rename(doomed)  # first: a half-deleted checkpoint is never seen
         shutil.rmtree(doomed, ignore_errors=True)

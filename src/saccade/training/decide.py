@@ -1,12 +1,20 @@
 """What a config leaves open is decided here by the machine; what cannot go together is refused."""
 
 import dataclasses
+from operator import attrgetter
 
 from saccade.errors import InputError
 from saccade.training.counting import counts
 from saccade.training.machine import can_share_memory, cores, device_of, processes_that_pay
+from saccade.training.optim import SCHEDULES
 from saccade.training.settings import DEFAULT_MINUTES, Settings, TrainConfig
 
+# A setting that only some choices look at: the choice, and those.
+HEEDED = {
+    "peak_rate": ("schedule", [name for name in SCHEDULES if name != "paper"]),
+    "floor": ("schedule", ["linear", "cosine"]),
+    "optimizer.momentum": ("optimizer.name", ["sgd"]),
+}
 FEW = 10  # steps, in which no second process would be started before they are over
 
 
@@ -39,8 +47,11 @@ def _one_update(train: TrainConfig) -> TrainConfig:
     )  # fmt: skip
 
 
-def refuse_contradictions(settings: Settings) -> None:
-    """Settings that cannot go together, or not on this machine, said before anything is done."""
+def refuse_contradictions(settings: Settings, begun: TrainConfig | None = None) -> None:
+    """Settings that cannot go together, or not on this machine, said before anything is done.
+
+    `begun` is what a run that resumes was told: what it has not heeded all along it may keep.
+    """
     train = settings.train
     if train.schedule == "paper" and "dim" not in settings.model:
         raise InputError(
@@ -49,6 +60,7 @@ def refuse_contradictions(settings: Settings) -> None:
         )
     if counts(settings.model_class):
         return
+    _refuse_unheeded(settings, begun)
     endless = train.steps is None and train.minutes is None
     if endless and train.patience is not None and train.schedule in ("linear", "cosine"):
         raise InputError(
@@ -73,3 +85,17 @@ def refuse_contradictions(settings: Settings) -> None:
         )
     if several and (train.threads or 1) > 1:
         raise InputError("train.threads is of one process: set train.processes=1 to use several")
+
+
+def _refuse_unheeded(settings: Settings, begun: TrainConfig | None) -> None:
+    """What was set, and would do nothing."""
+    for key, (choice, those) in HEEDED.items():
+        value, chosen = attrgetter(key), attrgetter(choice)
+        found = value(settings.train)
+        kept = [begun] if begun is not None and chosen(begun) not in those else []
+        unset = found in map(value, [*settings.usual_trains(), *kept])
+        if chosen(settings.train) not in those and not unset:
+            raise InputError(
+                f"train.{key} = {found} does nothing with train.{choice} = "
+                f"{chosen(settings.train)!r}: leave it out, or take {' or '.join(those)}"
+            )

@@ -8,6 +8,7 @@ import torch
 
 from saccade.errors import InputError, TrainingError
 from saccade.tasks.task import Plain
+from saccade.training.settings import TrainConfig
 
 # What a process tells another by name; in the one that asked it is raised again.
 KINDS: dict[str, type[Exception]] = {
@@ -37,13 +38,12 @@ def told(*, memory: str, numbers: str, where: str = "") -> Iterator[None]:
         raise TrainingError(f"{where}out of memory {memory}") from None
 
 
-def told_of(run: Path, doing: str) -> AbstractContextManager[None]:
-    """`told` for a trained model that predicts or is scored by a verb."""
+def told_of(run: Path, train: TrainConfig, doing: str) -> AbstractContextManager[None]:
+    """`told` for a model, trained like that, that predicts or is scored by a verb."""
     return told(
         where=f"{run}: ",
         memory=f"while {doing}; lower --workers or --beam",
-        numbers="its weights are beyond what numbers can hold: train it anew with a lower "
-        "train.peak_rate",
+        numbers=f"its weights are beyond what numbers can hold: {train.calmer} and train it anew",
     )
 
 

@@ -66,7 +66,7 @@ def taken_up(
         task = settings.task_class.resumed(settings.task, theirs.task)
         settings = dataclasses.replace(settings, task=task)
     settings = decided(settings)
-    refuse_contradictions(settings)
+    refuse_contradictions(settings, theirs.train)
     changed = _changed(decided(theirs), settings)  # what was imported decided nothing
     if fixed := changed.keys() & FIXED:
         raise InputError(

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from saccade.blocks.meta import shapes_only
 from saccade.config import dump_toml, override, read_toml
+from saccade.data.durable import remove_leftovers
 from saccade.errors import InputError, TrainingError
 from saccade.inspection.stored import read_log
 from saccade.tasks.task import Evaluation, Plain, Task
@@ -59,6 +60,11 @@ class Run:
     @property
     def tokens(self) -> Path:
         return self.path / "tokens"
+
+    @property
+    def init(self) -> str | None:
+        """The run whose weights it was begun from, as it was named then."""
+        return self.environment().get("init")
 
     @property
     def exists(self) -> bool:
@@ -109,6 +115,12 @@ class Run:
         header = {"format": FORMAT, "saccade": __version__}
         write_file(self.path / "config.toml", dump_toml({**header, **settings.plain()}).encode())
         (self.path / MARK).unlink(missing_ok=True)
+
+    def tidy(self) -> None:
+        """Of a run, locked: remove the files that processes killed while writing left behind."""
+        for folder in (self.path, self.path / "evals"):
+            with suppress(OSError):  # of no harm, and no reason not to go on
+                remove_leftovers(folder)
 
     def config(self) -> dict[str, Any]:
         if not self.exists:
@@ -189,11 +201,13 @@ class Run:
         kept = self.path / "evals" / f"{name}.json"
         return kept.is_file() and kept.stat().st_mtime_ns >= self.weights.stat().st_mtime_ns
 
-    def write_weights(self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+    def write_weights(
+        self, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], *, remedy: str
+    ) -> None:
         if name := non_finite(tensors):
             raise TrainingError(
                 f"the model's {name!r} is not finite, so it is not written; what was there before "
-                "is intact. Train with a lower train.peak_rate"
+                f"is intact: {remedy}"
             )
         save_tensors(self.weights, tensors, metadata)
 

@@ -66,6 +66,11 @@ class TrainConfig:
                 raise InputError(f"{name} is {value}, it must be at least 0 and less than 1")
 
     @property
+    def calmer(self) -> str:
+        """The remedy for numbers that are none."""
+        return "raise train.warmup" if self.schedule == "paper" else "lower train.peak_rate"
+
+    @property
     def budget(self) -> dict[str, float]:
         """What ends a run, of that what is set."""
         values = {"steps": self.steps, "minutes": self.minutes, "patience": self.patience}
@@ -99,6 +104,14 @@ class Settings:
         plain = _filled(self.task_class, self.model_class, preset)
         return {name: value for name, value in self.model.items() if value != plain.get(name)}
 
+    def usual_trains(self) -> list[TrainConfig]:
+        """What training is told when nobody says anything: by default, and by each preset."""
+        by_presets = [
+            _train_config(merge(self.task_class.defaults, preset).get("train", {}))
+            for preset in self.model_class.PRESETS.values()
+        ]
+        return [TrainConfig(), *by_presets]
+
     def model_config(self, fields: Mapping[str, int]) -> Any:
         return build(self.model_class.Config, {**self.model, **fields}, "model")
 
@@ -131,10 +144,7 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
         model_class.PRESETS[preset],
         {**config, "task": task_values, "model": model_values},
     )
-    train_values = values.get("train", {})
-    if isinstance(train_values.get("optimizer"), str):
-        train_values["optimizer"] = {"name": train_values["optimizer"]}
-    train = build(TrainConfig, train_values, "train")
+    train = _train_config(values.get("train", {}))
     task = build(task_class.Config, values["task"], "task")
     _filled(task_class, model_class, values["model"])  # what the task reads of it is of its type
     task, settings = task_class.suited(task, model_class, values["model"])
@@ -142,6 +152,12 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
         raise InputError(f"model.{name} comes from the data and cannot be set")
     model = _filled(task_class, model_class, settings)
     return Settings(task_name, task_class, task, model_name, model_class, preset, model, train)
+
+
+def _train_config(values: dict[str, Any]) -> TrainConfig:
+    if isinstance(values.get("optimizer"), str):
+        values = {**values, "optimizer": {"name": values["optimizer"]}}
+    return build(TrainConfig, values, "train")
 
 
 def _filled(task_class: Any, model_class: Any, values: Mapping[str, Any]) -> dict[str, Any]:

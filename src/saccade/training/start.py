@@ -12,9 +12,10 @@ import torch
 from torch import nn
 
 from saccade.config import merge
+from saccade.data.lines import refuse_read_once
 from saccade.errors import InputError
 from saccade.training import checkpoint
-from saccade.training.adapt import alike, initialise
+from saccade.training.adapt import alike, initialise, refuse_other_init, weights_for
 from saccade.training.checkpoint import Checkpoint
 from saccade.training.counting import assemble_counting, counts
 from saccade.training.crew import assemble, refuse_batch_statistics
@@ -27,7 +28,7 @@ from saccade.training.resume import (
     check_fits,
     taken_up,
 )
-from saccade.training.run import Run, build_module
+from saccade.training.run import Run, build_module, named_weights
 from saccade.training.settings import Settings, resolve
 from saccade.training.standing import Standing
 from saccade.training.team import Team, gather_team
@@ -77,11 +78,13 @@ def _begun(
         raise InputError(
             f"{run.path} holds a run already; add --resume to continue it, or choose another --out"
         )
-    if start.init is not None:  # it was made like that one, which may be gone by now
+    refuse_other_init(run, start.init)
+    if run.init is not None:  # it was made like that one, which may be gone by now
         settings = alike(settings, config, run, resumes=True, allow_code=allow_code)
     found = _latest(run, events)
     accept = start.accept_changes
     resumed = taken_up(run, settings, found, allow_code=allow_code, accept=accept)
+    run.tidy()
     if resumed.finished:
         return None, resumed
     task = resumed.settings.task_class.load(resumed.settings.task, run.path)
@@ -137,7 +140,7 @@ def _train(
             else assemble(run, settings, task, team, events.warn)
         )
         trainer = Trainer(crew, events, started_at)
-        _take_up(trainer, resumed, start, events)
+        _take_up(trainer, resumed, events)
         crew.team.exchange([trainer.standing.step + 1, trainer.standing.refused])
         trainer.train()
         call(crew.learner, Command.STOP)
@@ -147,7 +150,7 @@ def _train(
         torch.set_num_threads(threads)
 
 
-def _take_up(trainer: Trainer, resumed: Resumed, start: Start, events: Events) -> None:
+def _take_up(trainer: Trainer, resumed: Resumed, events: Events) -> None:
     """Go on from the last checkpoint, or from the first step."""
     crew = trainer.crew
     # What a model that counts has is made in one update: of a cut run, nothing is worth keeping.
@@ -156,8 +159,8 @@ def _take_up(trainer: Trainer, resumed: Resumed, start: Start, events: Events) -
         return
     crew.run.cut_metrics(0)
     crew.deal_carries({})
-    if start.init is not None:
-        initialise(crew.module, Run(Path(start.init)), events)
+    if crew.run.init is not None:  # named again or not
+        initialise(crew.module, Run(Path(crew.run.init)), events)
     if crew.learner.weights.ema is not None:
         crew.learner.weights.ema.copy_(crew.learner.weights.flat)
 
@@ -197,14 +200,17 @@ def mean_and_spread(values: Sequence[float]) -> tuple[float, float]:
 
 def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tuple[Any, Resumed]:
     """A new run: tokenizers and token store are made, then the folder becomes a run."""
+    refuse_read_once([*settings.task.train, *(settings.task.dev or [])])
     with run.preparing():
         task = settings.task_class.prepare(settings.task, run.path)
         settings = dataclasses.replace(settings, task=task.config)
+        shapes = build_module(settings, task, meta=True)
+        refuse_batch_statistics(shapes, (settings.train.processes or 1) * settings.train.accumulate)
+        if start.init is not None:  # before the work, and while nothing would be left of it
+            weights_for(named_weights(shapes), Run(Path(start.init)))
         task.store(run.tokens, events.warn)
         if settings.task.dev:
             run.write_dev(task.examples(settings.task.dev, events.warn))
-        pieces = (settings.train.processes or 1) * settings.train.accumulate
-        refuse_batch_statistics(build_module(settings, task, meta=True), pieces)
     made = {"data": task.fingerprints(), "threads": settings.train.threads}
     run.write_environment(made if start.init is None else {**made, "init": start.init})
     run.begin(settings)

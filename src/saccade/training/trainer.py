@@ -30,7 +30,6 @@ EVALUATING = 0.05  # share of the time they may take
 EVALUATION_SECONDS = 5.0  # a guess, until the first has been made
 SAVE_SECONDS = 60.0  # when save_every is unset
 AGAIN = "repeat with --resume --accept-changes"
-CALMER = f"lower train.peak_rate and {AGAIN}"  # the remedy for numbers that are none
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +55,7 @@ class Trainer:
         self.saved_at = time.monotonic()
         self.saved_step: int | None = None  # of the last good checkpoint
         self.signal = 0
+        self.calmer = f"{self.config.calmer} and {AGAIN}"
         self.warned: set[str] = set()  # what the evaluations of this sitting told
 
     # --- where it stands ---
@@ -142,7 +142,7 @@ class Trainer:
             f"positions a side; raise train.accumulate (now {self.config.accumulate}, same result "
             f"in smaller pieces) or lower train.batch_tokens, then {AGAIN}"
         )
-        with told(memory=memory, numbers=CALMER):
+        with told(memory=memory, numbers=self.calmer):
             return next(loop)
 
     def _account(self, update: Update) -> None:
@@ -161,7 +161,7 @@ class Trainer:
         if standing.refused_in_a_row >= REFUSED_IN_A_ROW:
             raise TrainingError(
                 f"{REFUSED_IN_A_ROW} updates in a row had a loss or gradient that is not finite; "
-                f"{CALMER}, or look at the batch named above"
+                f"{self.calmer}, or look at the batch named above"
             )
         if update.step % 10 == 0 and update.applied:
             line = {
@@ -236,7 +236,7 @@ class Trainer:
         )
         with self._averaged():
             call(self.crew.learner, Command.EVALUATE)
-            with told(memory=memory, numbers=CALMER):
+            with told(memory=memory, numbers=self.calmer):
                 measures = self.crew.collect_dev()
         found = self.crew.task.score(self.crew.dev, measures)
         for text in found.warnings:
@@ -266,7 +266,7 @@ class Trainer:
 
     def _write_model(self, tensors: dict[str, Tensor], evaluation: Evaluation | None) -> None:
         run = self.crew.run
-        run.write_weights(tensors, {"step": str(self.standing.step)})
+        run.write_weights(tensors, {"step": str(self.standing.step)}, remedy=self.calmer)
         if evaluation is not None:
             run.write_evaluation("dev", evaluation)
 
