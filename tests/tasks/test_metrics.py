@@ -35,6 +35,15 @@ def test_case_counts_in_one_and_not_in_the_other():
     assert tokenised_bleu(shouted, REFERENCES, lowercase=False).value < 50
 
 
+def test_case_is_ignored_where_asked_and_the_signature_says_so():
+    shouted = [line.upper() for line in REFERENCES]
+    for metric in translation_metrics(shouted, REFERENCES, lowercase=True):
+        assert metric.value == pytest.approx(100)
+        assert "case:lc" in metric.signature.split("|")
+    for scores in sentence_scores(shouted, REFERENCES, lowercase=True):
+        assert scores == {"bleu": pytest.approx(100), "chrf": pytest.approx(100)}
+
+
 def test_an_empty_hypothesis_is_scored_not_refused():
     hypotheses = ["", *REFERENCES[1:]]
     assert 0 < translation_metrics(hypotheses, REFERENCES)[0].value < 100

@@ -89,6 +89,18 @@ def test_a_tokenizer_is_taken_from_a_file(files: list[str], tmp_path: Path) -> N
     assert not (tmp_path / "third").exists()
 
 
+@pytest.mark.parametrize(("lowercase", "case"), [("true", "lc"), ("false", "mixed")])
+def test_who_writes_no_capitals_is_not_scored_by_them(
+    files: list[str], tmp_path: Path, lowercase: str, case: str
+) -> None:
+    model = trained(files, tmp_path / "run", f"task.lowercase={lowercase}")
+    examples = {"source": ["a"], "reference": ["A B C D E"]}
+    said = [{"numbers": [0], "texts": ["a b c d e"], "cut": 0}]
+    bleu = model.task.score(examples, said).main
+    assert f"case:{case}" in bleu.signature.split("|")
+    assert (bleu.value > 99) == (lowercase == "true")
+
+
 def test_lowercase_reads_capitals_as_small_letters(files: list[str], tmp_path: Path) -> None:
     model = trained(files, tmp_path / "run", "task.lowercase=true")
     small, large = model.predict(["a b c", "A B C"])

@@ -33,23 +33,31 @@ def figure(value: float | None) -> str:
 
 
 def translation_metrics(
-    hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a"
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    tokenize: str = "13a",
+    *,
+    lowercase: bool = False,
 ) -> list[Metric]:
-    """BLEU (Papineni et al. 2002) and chrF (Popović 2015) of detokenised, cased text."""
+    """BLEU (Papineni et al. 2002) and chrF (Popović 2015) of detokenised text."""
     from sacrebleu.metrics.bleu import BLEU
     from sacrebleu.metrics.chrf import CHRF
 
     _check_counts(hypotheses, references)
     _check_tokenizer(tokenize)
     metrics = []
-    for scorer in (BLEU(tokenize=tokenize), CHRF()):
+    for scorer in (BLEU(lowercase=lowercase, tokenize=tokenize), CHRF(lowercase=lowercase)):
         score = scorer.corpus_score(hypotheses, [references])
         metrics.append(Metric(score.name, score.score, str(scorer.get_signature())))
     return metrics
 
 
 def sentence_scores(
-    hypotheses: Sequence[str], references: Sequence[str], tokenize: str = "13a"
+    hypotheses: Sequence[str],
+    references: Sequence[str],
+    tokenize: str = "13a",
+    *,
+    lowercase: bool = False,
 ) -> list[dict[str, float]]:
     """BLEU (of the orders a sentence has) and chrF of each example, in order."""
     from sacrebleu.metrics.bleu import BLEU
@@ -57,7 +65,10 @@ def sentence_scores(
 
     _check_counts(hypotheses, references)
     _check_tokenizer(tokenize)
-    scorers = {"bleu": BLEU(tokenize=tokenize, effective_order=True), "chrf": CHRF()}
+    scorers = {
+        "bleu": BLEU(lowercase=lowercase, tokenize=tokenize, effective_order=True),
+        "chrf": CHRF(lowercase=lowercase),
+    }
     return [
         {name: scorer.sentence_score(hyp, [ref]).score for name, scorer in scorers.items()}
         for hyp, ref in zip(hypotheses, references, strict=True)

@@ -357,8 +357,9 @@ class Translate:
             for number, text in zip(each["numbers"], each["texts"], strict=True)
         }
         predictions = [said[number] for number in range(len(sources))]
-        metrics = translation_metrics(predictions, references)
-        scores = sentence_scores(predictions, references)
+        lowercase = self.target.lowercase  # who writes no capitals is not asked for any
+        metrics = translation_metrics(predictions, references, lowercase=lowercase)
+        scores = sentence_scores(predictions, references, lowercase=lowercase)
         columns = zip(sources, references, predictions, scores, strict=True)
         rows = [
             {"source": source, "reference": reference, "prediction": prediction, **score}
