@@ -30,6 +30,7 @@ from saccade.training.settings import DEFAULT_MINUTES, TrainConfig, resolve
 from saccade.training.signals import Interrupted
 
 Saccade = Callable[..., Said]
+EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def test_the_minutes_of_a_verb_in_a_script_begin_with_the_verb(
@@ -283,6 +284,25 @@ def test_check(saccade: Saccade, tmp_path: Path) -> None:
     bare = saccade("check", f"{mine}:Bare")
     assert (bare.code, bare.out.count("ok  ")) == (1, 4)
     assert "FAIL  gradients are finite: an assertion failed\n" in bare.out
+
+
+def test_a_task_of_ones_own_is_trained_scored_and_predicted_with(
+    saccade: Saccade, corpus: Path, tmp_path: Path
+) -> None:
+    mine, run = f"{EXAMPLES / 'own_task.py'}:Exact", tmp_path / "run"
+    arguments = train_arguments(corpus, run)
+    arguments[1], arguments[arguments.index("20")] = mine, "4"
+    model = ["--model", "transformer", "--allow-code"]
+    assert "--allow-code" in saccade(*arguments).err
+    trained = saccade(*arguments, *model)
+    assert trained.code == 0, trained.err
+    data = ["--data", corpus / "dev.en", corpus / "dev.de", "--allow-code"]
+    scored = json.loads(saccade("eval", run, *data, "--json").out)
+    assert "percent" in scored["metrics"]["exact match"]["signature"]
+    said = saccade("predict", run, "--allow-code", stdin=b"the cat\n\na dog\n")
+    assert (said.code, said.out.count("\n")) == (0, 3)
+    refused = saccade(*arguments, "--model", "gpt", "--allow-code")
+    assert "these do: seq2seq, transformer" in refused.err
 
 
 def test_help_names_data_that_is_no_file(saccade: Saccade) -> None:

@@ -22,7 +22,7 @@ class Architecture(Protocol):
     PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]]  # by name: tables `model` and `train`
     default_preset: str
     paper: str  # or in a line what it is
-    tasks: tuple[str, ...]
+    tasks: tuple[str, ...]  # the kinds of task that it does, each the `kind` of a `Task`
 
 
 class Model(Decoder[State], Protocol):

@@ -104,6 +104,7 @@ class Task(Protocol):
     several rows (windows of a text, choices of a question): only the task knows.
     """
 
+    kind: ClassVar[str]  # what models have among their `tasks`: a task of your own inherits it
     Config: ClassVar[type]  # a dataclass: the table [task]; has at least `train` and `dev`
     model_field_names: ClassVar[tuple[str, ...]]  # of a model's Config: they come from the data
     usual_model: ClassVar[str]  # in MODELS, when nobody names one

@@ -117,11 +117,7 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
     if allow_code:
         _load_parts(config.get("model", {}))
     model_class: Any = find(MODELS, model_name, what="model", allow_code=allow_code)
-    if task_name not in model_class.tasks:
-        fitting = [name for name, model in MODELS.items() if task_name in model.tasks]
-        raise InputError(
-            f"model {model_name!r} does not do {task_name!r}; these do: {', '.join(fitting)}"
-        )
+    _refuse_misfit(task_name, task_class, model_name, model_class)
     preset = model_values.pop("preset", model_class.default_preset)
     if preset not in list(model_class.PRESETS):
         hint = nearest(str(preset), model_class.PRESETS)
@@ -142,6 +138,21 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
         raise InputError(f"model.{name} comes from the data and cannot be set")
     model = _filled(task_class, model_class, settings)
     return Settings(task_name, task_class, task, model_name, model_class, preset, model, train)
+
+
+def _refuse_misfit(task_name: str, task_class: Any, model_name: str, model_class: Any) -> None:
+    """A model does the kinds of task it names; a task of one's own has a kind like any other."""
+    kind = task_class.kind
+    if kind in model_class.tasks:
+        return
+    fitting = [name for name, model in MODELS.items() if kind in model.tasks]
+    those = (
+        f"these do: {', '.join(fitting)}"
+        if fitting
+        else f"nor does any other here: it takes a model of your own, file.py:Class, with {kind!r} "
+        "(the kind of this task) among its `tasks`"
+    )
+    raise InputError(f"model {model_name!r} does not do {task_name!r}; {those}")
 
 
 def _filled(task_class: Any, model_class: Any, values: Mapping[str, Any]) -> dict[str, Any]:
