@@ -7,15 +7,19 @@ import pytest
 import torch
 from torch import Tensor
 
+from saccade.blocks.attention import SelfAttention
+from saccade.blocks.masks import masked_softmax
 from saccade.blocks.scores import SCORES, Dot
 from saccade.blocks.sequences import Padded
 from saccade.errors import InputError
 from saccade.inspection import contracts, score_contract
 from saccade.inspection.contracts import Check, checks_for
+from saccade.inspection.score_contract import UncheckedError
 from saccade.models import MODELS
 from saccade.models.gpt import GPT
 from saccade.models.markov import Markov
 from saccade.models.rnn import RecurrentLM
+from saccade.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from saccade.models.transformer import Transformer, TransformerState
 from saccade.tasks import TASKS
 from saccade.tasks.translate import Translate
@@ -162,6 +166,92 @@ class Idle(Transformer):
     def __init__(self, config: Any, *, joint: bool):
         super().__init__(config, joint=joint)
         self.unused = torch.nn.Parameter(torch.zeros(1))
+
+
+class Misnamed(Transformer):
+    alignment_layers = ("decoder.7.cross_attention",)  # type: ignore[assignment]
+
+
+class ShowsItself(Transformer):
+    alignment_layers = ("encoder.0.attention",)  # type: ignore[assignment]
+
+
+class ShowsItsPast(Transformer):
+    alignment_layers = ("decoder.0.attention",)  # type: ignore[assignment]
+
+
+class Idles(Transformer):
+    def __init__(self, config: Any, *, joint: bool):
+        super().__init__(config, joint=joint)
+        self.idle = SelfAttention(config.dim, config.heads)
+
+    alignment_layers = ("idle",)  # type: ignore[assignment]
+
+
+class Reweighted(Seq2Seq):
+    def __init__(self, config: Any, *, joint: bool):
+        super().__init__(config, joint=joint)
+        attention: Any = self.attention
+        attention.weighting.forward = self.weigh
+
+
+class Doubled(Reweighted):
+    def weigh(self, _query: Any, logits: Tensor, focus: Any) -> Any:
+        return 2 * masked_softmax(logits, focus.mask), None
+
+
+class Restless(Reweighted):
+    asked = 0
+
+    def weigh(self, _query: Any, logits: Tensor, focus: Any) -> Any:
+        self.asked += 1
+        return masked_softmax(logits * self.asked, focus.mask), None
+
+
+class Unmasked(Reweighted):
+    def weigh(self, _query: Any, logits: Tensor, _focus: Any) -> Any:
+        return logits.softmax(-1), None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class LocalConfig(Seq2SeqConfig):
+    attention: Any = "local-predictive"
+
+
+class Local(Seq2Seq):
+    Config = LocalConfig
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class BlindConfig(Seq2SeqConfig):
+    attention: Any = "none"
+
+
+class Blind(Seq2Seq):
+    Config = BlindConfig
+
+
+@pytest.mark.parametrize(
+    ("cls", "message"),
+    [
+        (Misnamed, "no attention is called that; did you mean 'decoder.1.cross_attention'"),
+        (ShowsItself, "asked 1 times in 4 steps"),
+        (ShowsItsPast, r"must be .* = \(3, 2, T, 5\), not \(3, 2, 1, 1\)"),
+        (Idles, "asked 0 times in 4 steps"),
+        (Doubled, "do not sum to one"),
+        (Restless, "elsewhere step by step"),
+        (Unmasked, "looks at padding"),
+    ],
+)
+def test_attention_that_is_not_what_it_says_is_seen(cls: Any, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        contracts.shows_what_it_looks_at(cls)
+
+
+def test_a_window_may_leave_less_to_look_at_and_a_blind_model_nothing() -> None:
+    contracts.shows_what_it_looks_at(Local)
+    with pytest.raises(UncheckedError, match="no attention from target to source"):
+        contracts.shows_what_it_looks_at(Blind)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,8 @@
 """saccade check: saccade's own contract tests on a user's class."""
 
 import traceback
+from collections import Counter
+from collections.abc import Callable
 
 from saccade.cli.terminal import note, say
 from saccade.errors import InputError
@@ -23,22 +25,27 @@ def check(name: str, /) -> int:
         raise InputError(f"{name!r} is not FILE.py:Class, such as my_score.py:MyScore")
     cls: object = find({}, name, what="class", allow_code=True)
     kind, checks = checks_for(cls)
-    failed = 0
+    found: Counter[str] = Counter()
     for promise, test in checks.items():
-        problem = _problem(test, cls)
-        failed += problem is not None
-        say(f"ok    {promise}" if problem is None else f"FAIL  {promise}: {problem}")
-    say(f"{kind} {name}: {len(checks) - failed} of {len(checks)} promises kept")
-    return 1 if failed else 0
+        verdict, why = _tested(test, cls)
+        found[verdict] += 1
+        say(f"{verdict:4}  {promise}{why}")
+    open_ones = f", {found['--']} not checked" if found["--"] else ""
+    say(f"{kind} {name}: {found['ok']} of {len(checks)} promises kept{open_ones}")
+    return 1 if found["FAIL"] else 0
 
 
-def _problem(test: object, cls: object) -> str | None:
-    assert callable(test)
+def _tested(test: Callable[[object], None], cls: object) -> tuple[str, str]:
+    """The verdict, and why it is so."""
+    from saccade.inspection.score_contract import UncheckedError
+
     try:
         test(cls)
+    except UncheckedError as error:
+        return "--", f": not checked: {error}"
     except AssertionError as error:
-        return str(error) or "an assertion failed"
+        return "FAIL", f": {str(error) or 'an assertion failed'}"
     except Exception as error:
         note(traceback.format_exc())
-        return f"{type(error).__name__}: {error}"
-    return None
+        return "FAIL", f": {type(error).__name__}: {error}"
+    return "ok", ""

@@ -15,11 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from saccade.blocks.masks import padding_mask
+from saccade.blocks.recording import Observed, attentions, record_attention
 from saccade.blocks.sequences import Padded
 from saccade.blocks.state import State
 from saccade.decoding.options import DecodeOptions
-from saccade.errors import InputError
-from saccade.inspection.score_contract import SCORE_CHECKS, Check, near
+from saccade.errors import InputError, nearest
+from saccade.inspection.score_contract import SCORE_CHECKS, Check, UncheckedError, near
 from saccade.models import MODELS
 from saccade.models.contract import missing
 
@@ -171,6 +173,51 @@ def survives_saving(cls: Any) -> None:
     near(other(source, target), model(source, target), "the weights do not hold all of the model")
 
 
+@torch.no_grad()
+def shows_what_it_looks_at(cls: Any) -> None:
+    """`alignment_layers` are attentions to the source: weights that sum to one, none on padding."""
+    model, source, target = tiny_model(cls), _sources(), _targets()
+    layers, known = list(model.alignment_layers), attentions(model)
+    if not layers:
+        raise UncheckedError("it has no attention from target to source")
+    for name in layers:
+        hint = f"no attention is called that; {nearest(name, known)}"
+        assert name in known, f"alignment_layers has {name!r}, but {hint}"
+    with record_attention(model, layers) as at_once:
+        model(source, target)
+    with record_attention(model, layers) as stepping:
+        _stepped(model, source, target)
+    for name in layers:
+        times, steps = len(stepping.get(name, ())), target.shape[1]
+        assert times == steps, f"{name} was asked {times} times in {steps} steps"
+        assert at_once.get(name), f"{name} was not asked when the target was read at once"
+        found = _weights(stepping[name], source, known[name], name)
+        _looks_at(source, found, known[name], name)
+        wanted = _weights(at_once[name], source, known[name], name)
+        near(found, wanted, f"{name} looks elsewhere step by step than at once")
+
+
+def _weights(calls: Sequence[Tensor], source: Padded, attention: Observed, name: str) -> Tensor:
+    """Of all queries, (B, H, T, S)."""
+    rows, columns = source.tokens.shape
+    for each in calls:
+        shape = tuple(each.shape)
+        wanted = f"(B, H, T, S) = ({rows}, {attention.heads}, T, {columns})"
+        fits = len(shape) == 4 and (*shape[:2], shape[3]) == (rows, attention.heads, columns)
+        assert fits, f"the weights of {name} must be {wanted}, not {shape}"
+    return torch.cat(list(calls), dim=2)
+
+
+def _looks_at(source: Padded, weights: Tensor, attention: Observed, name: str) -> None:
+    """As a distribution over the real positions of the source."""
+    real = padding_mask(source.lengths, source.tokens.shape[1])[:, None, None]
+    assert (weights >= 0).all(), f"the weights of {name} are negative or not numbers"
+    assert not (weights * ~real).any(), f"{name} looks at padding"
+    if attention.sums_to_one:
+        message = f"the weights of {name} do not sum to one; if that is meant, sums_to_one = False"
+        near(weights.sum(-1), weights.new_ones(weights.shape[:-1]), message)
+
+
 def learns(cls: Any) -> None:
     """Every parameter gets a finite gradient."""
     model, source, target = tiny_model(cls), _sources(), _targets()
@@ -217,13 +264,14 @@ MODEL_CHECKS: dict[str, Check] = {
     "step by step is as at once": steps_as_at_once,
     "select keeps rows": selects_rows,
     "join puts rows together": joins_rows,
+    "what it looks at is shown": shows_what_it_looks_at,
     "weights hold all of it": survives_saving,
     "every parameter learns": learns,
 }
 LANGUAGE_CHECKS: dict[str, Check] = {
     promise: check
     for promise, check in MODEL_CHECKS.items()
-    if check is not ignores_padding  # there is none
+    if check not in (ignores_padding, shows_what_it_looks_at)  # there is no source
 } | {"a text goes on in segments": carries_on, "texts are read apart": reads_rows_apart}
 COUNTING_CHECKS = {name: check for name, check in LANGUAGE_CHECKS.items() if check is not learns}
 
