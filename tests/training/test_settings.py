@@ -89,6 +89,24 @@ def test_a_model_that_does_not_do_the_task_names_those_that_do(
         resolved({"model": {"name": "deaf"}})
 
 
+def test_a_task_that_lacks_something_is_refused_before_any_work(tmp_path: Path) -> None:
+    file = tmp_path / "bare.py"
+    file.write_text(
+        "from saccade.tasks.translate import Translate\n"
+        "class Bare:\n"
+        "    Config = Translate.Config\n"
+        "    prepare = Translate.prepare\n"
+        "class Mute(Translate): stream = None\n"
+    )
+    for name, lacks in {
+        "Bare": "kind, model_field_names, usual_model, defaults",
+        "Mute": "stream",
+    }.items():
+        config = merge(TASK, {"task": {"name": f"{file}:{name}"}})
+        with pytest.raises(InputError, match=f"{name}' lacks {lacks}"):
+            resolve(config, allow_code=True)
+
+
 def test_a_task_that_no_model_does_says_what_such_a_model_must_have(tmp_path: Path) -> None:
     file = tmp_path / "mine.py"
     file.write_text(

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, get_origin, runtime_checkable
 
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from saccade.decoding.options import DecodeOptions
 from saccade.decoding.tree import BeamTree
 from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch
+from saccade.models.contract import members
 from saccade.tasks.metrics import Metric
 
 Warn = Callable[[str], None]
@@ -204,3 +205,16 @@ class Task(Protocol):
 
     def trace(self, model: Any, text: str, prediction: Prediction) -> Tokens:
         """Read a text and its prediction at once, as in training, for who is watching."""
+
+
+def missing(task: Any) -> list[str]:
+    """The promised members that a class of tasks does not have."""
+    origins: dict[str, Any] = {n: get_origin(hint) for n, hint in Task.__annotations__.items()}
+    of_instances = {name for name, origin in origins.items() if origin is not ClassVar}
+    return [n for n in members(Task) if n not in of_instances and not _has(task, n)]
+
+
+def _has(task: Any, name: str) -> bool:
+    """A method that can be called, or a value."""
+    found = getattr(task, name, None)
+    return callable(found) if callable(getattr(Task, name, None)) else found is not None

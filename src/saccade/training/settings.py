@@ -9,6 +9,7 @@ from saccade.config import build, find, merge, part, unbuild
 from saccade.errors import InputError, nearest
 from saccade.models import MODELS
 from saccade.tasks import TASKS
+from saccade.tasks.task import missing
 from saccade.training.optim import SCHEDULES, OptimizerConfig
 
 FORMAT = 1  # of the run folder
@@ -112,6 +113,11 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
             raise InputError(f"{section} = {config[section]!r}; expected a table [{section}]")
     task_name, task_values = part(config.get("task", {}), "[task]")
     task_class: Any = find(TASKS, task_name, what="task", allow_code=allow_code)
+    if lacking := missing(task_class):
+        raise InputError(
+            f"task {task_name!r} lacks {', '.join(lacking)} (see saccade.tasks.task.Task); "
+            f"saccade check {task_name} tests all of it"
+        )
     usual = {"name": task_class.usual_model}
     model_name, model_values = part({**usual, **config.get("model", {})}, "[model]")
     if allow_code:
