@@ -38,7 +38,11 @@ class Batch(Protocol):
 
 @runtime_checkable
 class Order(Protocol):
-    """The batch of any step, for ever: a pure function of the seed, so nothing is replayed."""
+    """The batch of any step, for ever: a pure function of the seed, so nothing is replayed.
+
+    One that has `every_row = True` also promises each row of its store, 0 to len(store) - 1, once
+    an epoch.
+    """
 
     def __len__(self) -> int:
         """Batches in an epoch."""
