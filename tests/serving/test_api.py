@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from itertools import pairwise
 from threading import Event
 from typing import Any
@@ -11,6 +12,7 @@ import torch
 from fastapi.testclient import TestClient
 
 from saccade.decoding.options import DecodeOptions
+from saccade.errors import InputError
 from saccade.serving import folder, trace
 from saccade.serving.app import create_app
 from saccade.serving.engine import BusyError, Engine
@@ -53,6 +55,21 @@ def test_health_and_runs(client: TestClient) -> None:
     assert kinds["cross"]["heads"] == [2, 2]
     assert small["examples"]
     assert small["score"]["name"] == "BLEU"
+
+
+def test_a_run_of_ones_own_task_is_served_as_its_kind_is(engine: Engine) -> None:
+    story = engine.models["story"]
+    mine = replace(story.settings, task_name="mine.py:Mine")
+    own = Engine({"own": Model(story.run, mine, story.task, story.module)})
+    assert [each.task for each in own.runs().runs] == ["generate"]
+    own.close()
+
+    class Listen(Generate):
+        kind = "listen"
+
+    heard = Listen(story.task.config, story.task.tokenizer)  # type: ignore[attr-defined]
+    with pytest.raises(InputError, match=r"'mine.py:Mine' cannot be served yet"):
+        Engine({"own": Model(story.run, mine, heard, story.module)})
 
 
 def test_the_details_of_a_run(client: TestClient) -> None:

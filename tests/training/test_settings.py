@@ -89,6 +89,42 @@ def test_a_model_that_does_not_do_the_task_names_those_that_do(
         resolved({"model": {"name": "deaf"}})
 
 
+def test_a_task_that_lacks_something_is_refused_before_any_work(tmp_path: Path) -> None:
+    file = tmp_path / "bare.py"
+    file.write_text(
+        "from saccade.tasks.translate import Translate\n"
+        "class Bare:\n"
+        "    Config = Translate.Config\n"
+        "    prepare = Translate.prepare\n"
+        "class Mute(Translate): stream = None\n"
+    )
+    for name, lacks in {
+        "Bare": "kind, model_field_names, usual_model, defaults",
+        "Mute": "stream",
+    }.items():
+        config = merge(TASK, {"task": {"name": f"{file}:{name}"}})
+        with pytest.raises(InputError, match=f"{name}' lacks {lacks}"):
+            resolve(config, allow_code=True)
+
+
+def test_a_task_that_no_model_does_says_what_such_a_model_must_have(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from saccade.models.transformer import Transformer\n"
+        "from saccade.tasks.translate import Translate\n"
+        "class Same(Translate): pass\n"
+        "class Listen(Translate): kind = 'listen'\n"
+        "class Ear(Transformer): tasks = ('listen',)\n"
+    )
+    same = merge(TASK, {"task": {"name": f"{file}:Same"}})
+    assert resolve(same, allow_code=True).model_name == "transformer"
+    listen = merge(TASK, {"task": {"name": f"{file}:Listen"}})
+    with pytest.raises(InputError, match=r"'transformer' does not do .*Listen.*'listen' .*`tasks`"):
+        resolve(listen, allow_code=True)
+    heard = merge(listen, {"model": {"name": f"{file}:Ear"}})
+    assert resolve(heard, allow_code=True).model_class.__name__ == "Ear"
+
+
 @pytest.mark.parametrize("preset", ["tiny", "small", "base", "big"])
 def test_a_config_file_gives_the_same_settings_again(tmp_path: Path, preset: str) -> None:
     first = resolved({"model": {"preset": preset}}, sets=("train.optimizer=sgd", "train.ema=0.9"))

@@ -57,6 +57,7 @@ class Observed(nn.Module):
     probes: ClassVar[bool] = False  # True: it calls `probe` with what it computed
     switchable: ClassVar[bool] = False  # True: it passes what its heads found to `kept`
     heads: int = 1
+    sums_to_one: bool = True  # False: a window may leave a query less, or nothing, to look at
     watcher: Callable[[Tensor], None] | None = None  # set by record_attention
     probe: Callable[[Inside], None] | None = None  # set by record_inside
     switches: Tensor | None = None  # (H,), 0 for a head that is off; set by without_heads

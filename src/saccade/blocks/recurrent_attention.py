@@ -99,6 +99,8 @@ class Focus:
 class Global(nn.Module):
     """Luong et al. 2015, 3.1: everywhere."""
 
+    leaves_all = True
+
     def __init__(self, query_dim: int):  # noqa: ARG002  built like the others
         super().__init__()
 
@@ -276,6 +278,7 @@ class RecurrentAttention(Observed):
         self.projection = projection
         self.score = score(query_dim, projection.key_dim)
         self.window, self.weighting = window, weighting
+        self.sums_to_one = bool(getattr(window, "leaves_all", False))
         self.context_dim = projection.value_dim
 
     @property

@@ -12,7 +12,7 @@ def tasks() -> None:
     from saccade.tasks import TASKS
 
     for name, task in TASKS.items():
-        models = ", ".join(model for model, cls in MODELS.items() if name in cls.tasks)
+        models = ", ".join(model for model, cls in MODELS.items() if task.kind in cls.tasks)
         about = (sys.modules[task.__module__].__doc__ or name).strip().partition("\n")[0]
         say(f"{name}: {about.partition(': ')[2] or about} Models: {models}.")
         say_settings("task", task.Config)

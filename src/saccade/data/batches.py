@@ -78,6 +78,8 @@ def _cuts(order: Indices, lengths: Lengths, batch_tokens: int) -> list[int]:
 class Order:
     """The batch of any step, for ever: nothing is replayed to resume, one window is in memory."""
 
+    every_row = True  # once an epoch
+
     def __init__(self, lengths: Lengths, batch_tokens: int, seed: int):
         if not len(lengths[0]):
             raise InputError("no examples to make batches of")

@@ -1,32 +1,26 @@
-"""The promises of a score, a decoder model and a task, each a function that says what is broken.
+"""The promises of a model of translate or generate, each a function that says what is broken.
 
-`saccade check FILE.py:Class` runs them on a user's class, the tests on every entry of the tables.
+`saccade check FILE.py:Class` runs them on a user's class, the tests on every entry of the tables;
+those of a score are in `score_contract.py`, those of a task in `tasks/task_contract.py`.
 Tiny sizes and double precision: what differs here differs by mistake, not by rounding.
 """
 
 import dataclasses
-import inspect
-import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from saccade.blocks.masks import padding_mask
+from saccade.blocks.recording import Observed, attentions, record_attention
 from saccade.blocks.sequences import Padded
 from saccade.blocks.state import State
-from saccade.decoding.options import DecodeOptions
-from saccade.errors import InputError
-from saccade.inspection.score_contract import SCORE_CHECKS, Check, near
-from saccade.models import MODELS
+from saccade.errors import nearest
+from saccade.inspection.score_contract import Check, UncheckedError, near
 from saccade.models.contract import missing
 
 VOCABULARY = 11
-
-
-# --- a model of translate or generate -----------------------------------------------------------
 
 
 class Sourceless(nn.Module):
@@ -56,14 +50,15 @@ def _counts(cls: Any) -> bool:
 def tiny_model(cls: Any, seed: int = 1) -> Any:
     """The model as small as its settings go, in double precision, not in training."""
     torch.manual_seed(seed)
-    config = cls.Config(**_sizes(cls))
+    config = cls.Config(**tiny_sizes(cls))
     model = Sourceless(cls(config)) if _generates(cls) else cls(config, joint=True)
     if _counts(cls):
         model.model.fit([torch.randint(VOCABULARY, (1000,)).numpy()])
     return model.double().eval()
 
 
-def _sizes(cls: Any) -> dict[str, Any]:
+def tiny_sizes(cls: Any) -> dict[str, Any]:
+    """Settings of a model as small as it goes."""
     names = [field.name for field in dataclasses.fields(cls.Config)]
     wanted = {"dim": 16, "layers": 2, "heads": 2, "ffn_dim": 32, "dropout": 0.1, "context": 16}
     sizes = {name: value for name, value in wanted.items() if name in names}
@@ -171,6 +166,51 @@ def survives_saving(cls: Any) -> None:
     near(other(source, target), model(source, target), "the weights do not hold all of the model")
 
 
+@torch.no_grad()
+def shows_what_it_looks_at(cls: Any) -> None:
+    """`alignment_layers` are attentions to the source: weights that sum to one, none on padding."""
+    model, source, target = tiny_model(cls), _sources(), _targets()
+    layers, known = list(model.alignment_layers), attentions(model)
+    if not layers:
+        raise UncheckedError("it has no attention from target to source")
+    for name in layers:
+        hint = f"no attention is called that; {nearest(name, known)}"
+        assert name in known, f"alignment_layers has {name!r}, but {hint}"
+    with record_attention(model, layers) as at_once:
+        model(source, target)
+    with record_attention(model, layers) as stepping:
+        _stepped(model, source, target)
+    for name in layers:
+        times, steps = len(stepping.get(name, ())), target.shape[1]
+        assert times == steps, f"{name} was asked {times} times in {steps} steps"
+        assert at_once.get(name), f"{name} was not asked when the target was read at once"
+        found = _weights(stepping[name], source, known[name], name)
+        _looks_at(source, found, known[name], name)
+        wanted = _weights(at_once[name], source, known[name], name)
+        near(found, wanted, f"{name} looks elsewhere step by step than at once")
+
+
+def _weights(calls: Sequence[Tensor], source: Padded, attention: Observed, name: str) -> Tensor:
+    """Of all queries, (B, H, T, S)."""
+    rows, columns = source.tokens.shape
+    for each in calls:
+        shape = tuple(each.shape)
+        wanted = f"(B, H, T, S) = ({rows}, {attention.heads}, T, {columns})"
+        fits = len(shape) == 4 and (*shape[:2], shape[3]) == (rows, attention.heads, columns)
+        assert fits, f"the weights of {name} must be {wanted}, not {shape}"
+    return torch.cat(list(calls), dim=2)
+
+
+def _looks_at(source: Padded, weights: Tensor, attention: Observed, name: str) -> None:
+    """As a distribution over the real positions of the source."""
+    real = padding_mask(source.lengths, source.tokens.shape[1])[:, None, None]
+    assert (weights >= 0).all(), f"the weights of {name} are negative or not numbers"
+    assert not (weights * ~real).any(), f"{name} looks at padding"
+    if attention.sums_to_one:
+        message = f"the weights of {name} do not sum to one; if that is meant, sums_to_one = False"
+        near(weights.sum(-1), weights.new_ones(weights.shape[:-1]), message)
+
+
 def learns(cls: Any) -> None:
     """Every parameter gets a finite gradient."""
     model, source, target = tiny_model(cls), _sources(), _targets()
@@ -217,92 +257,19 @@ MODEL_CHECKS: dict[str, Check] = {
     "step by step is as at once": steps_as_at_once,
     "select keeps rows": selects_rows,
     "join puts rows together": joins_rows,
+    "what it looks at is shown": shows_what_it_looks_at,
     "weights hold all of it": survives_saving,
     "every parameter learns": learns,
 }
 LANGUAGE_CHECKS: dict[str, Check] = {
     promise: check
     for promise, check in MODEL_CHECKS.items()
-    if check is not ignores_padding  # there is none
+    if check not in (ignores_padding, shows_what_it_looks_at)  # there is no source
 } | {"a text goes on in segments": carries_on, "texts are read apart": reads_rows_apart}
 COUNTING_CHECKS = {name: check for name, check in LANGUAGE_CHECKS.items() if check is not learns}
 
 
-# --- a task ---------------------------------------------------------------------------------------
-
-
-def has_methods(cls: Any) -> None:
-    """All that the trainer and the commands call."""
-    wanted = (
-        "prepare", "load", "suited", "resumed", "fingerprints", "model_fields", "build", "store",
-        "open", "order", "collate", "objective", "examples", "units", "measure", "score",
-        "predict", "stream",
-    )  # fmt: skip
-    missing = [name for name in wanted if not callable(getattr(cls, name, None))]
-    assert not missing, f"it lacks {', '.join(missing)}"
-
-
-def has_a_config(cls: Any) -> None:
-    """`Config` is a dataclass with `train` and `dev`; `model_field_names` comes from the data."""
-    assert dataclasses.is_dataclass(getattr(cls, "Config", None)), "Config must be a dataclass"
-    names = {field.name for field in dataclasses.fields(cls.Config)}
-    assert {"train", "dev"} <= names, "Config needs the fields train and dev"
-    assert isinstance(getattr(cls, "model_field_names", None), tuple), (
-        "model_field_names must be a tuple of the model's fields that come from the data"
-    )
-
-
-def predicts_each_text(cls: Any) -> None:
-    """One prediction a text, blank or not, in order, the same as alone (by a model of ours)."""
-    fitting = [
-        model for model in MODELS.values()
-        if {*cls.model_field_names} <= {field.name for field in dataclasses.fields(model.Config)}
-        and not _counts(model)
-    ]  # fmt: skip
-    if not fitting:
-        return
-    texts, options = ["b c d", "", "a", "d b", "a"], DecodeOptions(beam=1, max_ratio=1.0)
-    with TemporaryDirectory() as folder:
-        files = [Path(folder) / name for name in ("lines.source", "lines.target")]
-        for file in files:
-            file.write_text("a b\nb c d\nd a c b\n", encoding="utf-8")
-        task = cls.prepare(cls.Config(train=[str(file) for file in files]), Path(folder))
-    config = fitting[0].Config(**_sizes(fitting[0]) | task.model_fields())
-    torch.manual_seed(1)
-    model = task.build(fitting[0], config).eval()
-    found = task.predict(model, texts, options)
-    assert len(found) == len(texts), f"{len(texts)} texts gave {len(found)} predictions"
-    for text, each in zip(texts, found, strict=True):
-        (alone,) = task.predict(model, [text], options)
-        assert each.source_tokens == alone.source_tokens, "predictions are not in order"
-        assert math.isclose(each.score, alone.score, abs_tol=1e-4), "alone is not as in a batch"
-
-
-TASK_CHECKS: dict[str, Check] = {
-    "the trainer's methods are there": has_methods,
-    "it has a config": has_a_config,
-    "one prediction a text, in order": predicts_each_text,
-}
-
-
-# --- which is which -------------------------------------------------------------------------------
-
-
-def checks_for(cls: Any) -> tuple[str, Mapping[str, Check]]:
-    """What a class is, by what it has: a score, a model or a task, and the checks of that kind."""
+def model_checks(cls: Any) -> Mapping[str, Check]:
+    """Those for what the model reads, and how it learns."""
     language = COUNTING_CHECKS if _counts(cls) else LANGUAGE_CHECKS
-    model = language if _generates(cls) else MODEL_CHECKS
-    kinds: dict[str, tuple[tuple[str, ...], Mapping[str, Check]]] = {
-        "model": (("start", "step", "Config"), model),
-        "score": (("prepare", "forward"), SCORE_CHECKS),
-        "task": (("prepare", "Config"), TASK_CHECKS),
-    }
-    if not inspect.isclass(cls):
-        raise InputError(f"{cls!r} is not a class")
-    for kind, (methods, checks) in kinds.items():
-        if all(hasattr(cls, name) for name in methods):
-            return kind, checks
-    raise InputError(
-        f"{cls.__name__} is neither a model (start, step, Config) nor a score (prepare, forward) "
-        "nor a task (prepare, Config)"
-    )
+    return language if _generates(cls) else MODEL_CHECKS

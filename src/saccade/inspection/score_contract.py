@@ -8,10 +8,14 @@ from torch import Tensor
 
 from saccade.blocks.masks import masked_softmax
 
-Check = Callable[[Any], None]  # of a class; raises AssertionError
+Check = Callable[[Any], None]  # of a class; raises AssertionError, or UncheckedError
 
 CLOSE = 1e-9
 WIDTH = 8
+
+
+class UncheckedError(Exception):
+    """A promise that could not be put to the test; the message says why."""
 
 
 def near(found: Tensor, wanted: Tensor, message: str) -> None:

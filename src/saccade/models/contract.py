@@ -22,7 +22,7 @@ class Architecture(Protocol):
     PRESETS: Mapping[str, Mapping[str, Mapping[str, Any]]]  # by name: tables `model` and `train`
     default_preset: str
     paper: str  # or in a line what it is
-    tasks: tuple[str, ...]
+    tasks: tuple[str, ...]  # the kinds of task that it does, each the `kind` of a `Task`
 
 
 class Model(Decoder[State], Protocol):
@@ -66,12 +66,12 @@ WITHOUT = {"output_weight", "alignment_layers"}  # of a model that counts
 def missing(model: Any) -> list[str]:
     """The promised members that a model does not have."""
     kind = LanguageModel if "generate" in getattr(model, "tasks", ()) else TranslationModel
-    promised = [*_members(Architecture), *_members(kind)]
+    promised = [*members(Architecture), *members(kind)]
     excused = WITHOUT if getattr(model, "counts", False) else ()
     return [name for name in promised if name not in excused and not hasattr(model, name)]
 
 
-def _members(protocol: Any) -> list[str]:
+def members(protocol: Any) -> list[str]:
     """What a protocol and those it extends declare."""
     declared = ({**vars(cls).get("__annotations__", {}), **vars(cls)} for cls in protocol.__mro__)
     return [name for names in declared for name in names if name[0] != "_"]

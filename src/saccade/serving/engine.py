@@ -47,15 +47,14 @@ class Engine:
 
     def __init__(self, models: Mapping[str, Model], *, waiting: int = WAITING, threads: int = 1):
         for name, model in models.items():
-            task = model.settings.task_name
-            if task not in ANSWERS:
+            if model.task.kind not in ANSWERS:
                 raise InputError(
-                    f"{name}: runs of the task {task!r} cannot be served yet, only those of "
-                    f"{', '.join(ANSWERS)}"
+                    f"{name}: runs of the task {model.settings.task_name!r} cannot be served yet, "
+                    f"only those whose kind is one of {', '.join(ANSWERS)}"
                 )
         self.models = dict(models)
         self.answers: dict[str, Answers] = {
-            name: ANSWERS[model.settings.task_name](model) for name, model in models.items()
+            name: ANSWERS[model.task.kind](model) for name, model in models.items()
         }
         self._summaries = {name: summary(name, model) for name, model in models.items()}
         self._room = BoundedSemaphore(waiting)
@@ -237,7 +236,7 @@ def summary(name: str, model: Model) -> schemas.RunSummary:
     scores = folder.scores(model.run.evaluation("dev"))
     return schemas.RunSummary(
         name=name,
-        task=settings.task_name,
+        task=model.task.kind,
         model=settings.model_name,
         preset=settings.preset,
         languages=folder.languages(settings.task.train),
@@ -245,7 +244,7 @@ def summary(name: str, model: Model) -> schemas.RunSummary:
         score=scores[0] if scores else None,
         attention=heads(model),
         examples=folder.examples(model.run, EXAMPLES),
-        searches=ANSWERS[settings.task_name].searches,
+        searches=ANSWERS[model.task.kind].searches,
     )
 
 

@@ -256,7 +256,7 @@ class RunSummary(Strict):
     """A loaded run."""
 
     name: str
-    task: str
+    task: str  # its kind: what a page offers for it
     model: str
     preset: str
     languages: str

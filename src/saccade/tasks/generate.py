@@ -75,6 +75,7 @@ class GenerateConfig:
 class Generate:
     """The task: a tokenizer, and how to learn, measure and continue texts with it."""
 
+    kind = "generate"
     Config = GenerateConfig
     model_field_names = ("vocab_size",)
     usual_model = "gpt"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, runtime_checkable
+from typing import Any, ClassVar, Protocol, get_origin, runtime_checkable
 
 from numpy.typing import NDArray
 from torch import Tensor, nn
@@ -12,6 +12,7 @@ from saccade.decoding.options import DecodeOptions
 from saccade.decoding.tree import BeamTree
 from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch
+from saccade.models.contract import members
 from saccade.tasks.metrics import Metric
 
 Warn = Callable[[str], None]
@@ -37,7 +38,11 @@ class Batch(Protocol):
 
 @runtime_checkable
 class Order(Protocol):
-    """The batch of any step, for ever: a pure function of the seed, so nothing is replayed."""
+    """The batch of any step, for ever: a pure function of the seed, so nothing is replayed.
+
+    One that has `every_row = True` also promises each row of its store, 0 to len(store) - 1, once
+    an epoch.
+    """
 
     def __len__(self) -> int:
         """Batches in an epoch."""
@@ -104,6 +109,7 @@ class Task(Protocol):
     several rows (windows of a text, choices of a question): only the task knows.
     """
 
+    kind: ClassVar[str]  # what models have among their `tasks`: a task of your own inherits it
     Config: ClassVar[type]  # a dataclass: the table [task]; has at least `train` and `dev`
     model_field_names: ClassVar[tuple[str, ...]]  # of a model's Config: they come from the data
     usual_model: ClassVar[str]  # in MODELS, when nobody names one
@@ -203,3 +209,16 @@ class Task(Protocol):
 
     def trace(self, model: Any, text: str, prediction: Prediction) -> Tokens:
         """Read a text and its prediction at once, as in training, for who is watching."""
+
+
+def missing(task: Any) -> list[str]:
+    """The promised members that a class of tasks does not have."""
+    origins: dict[str, Any] = {n: get_origin(hint) for n, hint in Task.__annotations__.items()}
+    of_instances = {name for name, origin in origins.items() if origin is not ClassVar}
+    return [n for n in members(Task) if n not in of_instances and not _has(task, n)]
+
+
+def _has(task: Any, name: str) -> bool:
+    """A method that can be called, or a value."""
+    found = getattr(task, name, None)
+    return callable(found) if callable(getattr(Task, name, None)) else found is not None

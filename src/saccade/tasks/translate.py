@@ -66,6 +66,7 @@ class TranslateConfig:
 class Translate:
     """The task: tokenizers, and how to learn, decode and score with them."""
 
+    kind = "translate"
     Config = TranslateConfig
     model_field_names = ("source_vocab_size", "target_vocab_size")
     usual_model = "transformer"

@@ -9,6 +9,7 @@ from saccade.config import build, find, merge, part, unbuild
 from saccade.errors import InputError, nearest
 from saccade.models import MODELS
 from saccade.tasks import TASKS
+from saccade.tasks.task import missing
 from saccade.training.optim import SCHEDULES, OptimizerConfig
 
 FORMAT = 1  # of the run folder
@@ -125,16 +126,17 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
             raise InputError(f"{section} = {config[section]!r}; expected a table [{section}]")
     task_name, task_values = part(config.get("task", {}), "[task]")
     task_class: Any = find(TASKS, task_name, what="task", allow_code=allow_code)
+    if lacking := missing(task_class):
+        raise InputError(
+            f"task {task_name!r} lacks {', '.join(lacking)} (see saccade.tasks.task.Task); "
+            f"saccade check {task_name} tests all of it"
+        )
     usual = {"name": task_class.usual_model}
     model_name, model_values = part({**usual, **config.get("model", {})}, "[model]")
     if allow_code:
         _load_parts(config.get("model", {}))
     model_class: Any = find(MODELS, model_name, what="model", allow_code=allow_code)
-    if task_name not in model_class.tasks:
-        fitting = [name for name, model in MODELS.items() if task_name in model.tasks]
-        raise InputError(
-            f"model {model_name!r} does not do {task_name!r}; these do: {', '.join(fitting)}"
-        )
+    _refuse_misfit(task_name, task_class, model_name, model_class)
     preset = model_values.pop("preset", model_class.default_preset)
     if preset not in list(model_class.PRESETS):
         hint = nearest(str(preset), model_class.PRESETS)
@@ -152,6 +154,21 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
         raise InputError(f"model.{name} comes from the data and cannot be set")
     model = _filled(task_class, model_class, settings)
     return Settings(task_name, task_class, task, model_name, model_class, preset, model, train)
+
+
+def _refuse_misfit(task_name: str, task_class: Any, model_name: str, model_class: Any) -> None:
+    """A model does the kinds of task it names; a task of one's own has a kind like any other."""
+    kind = task_class.kind
+    if kind in model_class.tasks:
+        return
+    fitting = [name for name, model in MODELS.items() if kind in model.tasks]
+    those = (
+        f"these do: {', '.join(fitting)}"
+        if fitting
+        else f"nor does any other here: it takes a model of your own, file.py:Class, with {kind!r} "
+        "(the kind of this task) among its `tasks`"
+    )
+    raise InputError(f"model {model_name!r} does not do {task_name!r}; {those}")
 
 
 def _train_config(values: dict[str, Any]) -> TrainConfig:
