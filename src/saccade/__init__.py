@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from saccade.inspection.ablation import without_heads
     from saccade.inspection.comparison import compare
     from saccade.inspection.explain import explain
+    from saccade.inspection.importance import head_importance
     from saccade.interop import export_run, import_run
-    from saccade.training.importance import head_importance
     from saccade.training.model import Model, load
     from saccade.training.run import Run
     from saccade.training.signals import Interrupted
@@ -46,7 +46,7 @@ _HOMES = {
     "TrainingError": "saccade.errors",
     "compare": "saccade.inspection.comparison",
     "explain": "saccade.inspection.explain",
-    "head_importance": "saccade.training.importance",
+    "head_importance": "saccade.inspection.importance",
     "export_run": "saccade.interop",
     "import_run": "saccade.interop",
     "load": "saccade.training.model",

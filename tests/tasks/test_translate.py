@@ -16,7 +16,7 @@ from tiny_runs import pairs, tiny, train, write_corpus
 from saccade.config import override
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError
-from saccade.tasks.forced import forced_attention
+from saccade.inspection.forced import forced_attention
 from saccade.training.checkpoint import load_tensors
 from saccade.training.model import Model, load
 
@@ -24,11 +24,6 @@ ODD = [
     "a b c", "", "   ", "\t", "a\x00b", "\x00", "a\u2028b", "\u2028", "a\u0085b", "🙂 👩‍👩‍👧",
     "</s>", "<pad> <s> a", "\ufeffa", "zzz", "a\rb", "ａ", "e\u0301", "a" * 300,
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
 
 
 @pytest.fixture(scope="module")

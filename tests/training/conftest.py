@@ -17,11 +17,6 @@ SRC = Path(__file__).parents[2] / "src"
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return write_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-@pytest.fixture(scope="module")
 def dev(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return write_corpus(tmp_path_factory.mktemp("corpus"), "dev", 3, seed=2)
 

@@ -71,7 +71,7 @@ class AlignmentFlags(ReadingFlags):
             return None
         from saccade.inspection.alignment import pharaoh
         from saccade.inspection.alignment_error import Reading, read_gold, score_alignments
-        from saccade.tasks.forced import Alignable, align, check_reading
+        from saccade.inspection.forced import Alignable, align, check_reading
         from saccade.tasks.metrics import Metric
 
         reading = self.reading(Reading())

@@ -147,7 +147,7 @@ def predict(
 def _checked(model: "Model", flags: ReadingFlags) -> "Reading":
     """How to read links off what this model looks at."""
     from saccade.inspection.alignment_error import Reading
-    from saccade.tasks.forced import check_reading
+    from saccade.inspection.forced import check_reading
 
     if not getattr(model.module, "alignment_layers", ()):
         raise InputError("--alignments: this model looks at no source to align words with")

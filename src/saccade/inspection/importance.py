@@ -14,7 +14,6 @@ from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError, nearest
 from saccade.inspection.ablation import every_head, without_heads
 from saccade.inspection.terminal import table
-from saccade.training.model import Model
 
 By = Literal["loss", "quality"]
 
@@ -60,7 +59,7 @@ class HeadImportance:
 
 
 def head_importance(
-    model: Model,
+    model: Any,
     files: Sequence[str],
     *,
     by: By = "loss",
@@ -92,7 +91,7 @@ def head_importance(
         metric = model.task.score(examples, measures).main
         return metric.name, metric.value, -metric.merit
 
-    read = by == "loss" and model.task.decodes
+    read = by == "loss" and hasattr(model.task, "batches")  # else its quality is a loss
     measure: Callable[[], tuple[str, float, float]] = loss if read else quality
     name, whole, badness = measure()
     effects = []
@@ -105,7 +104,7 @@ def head_importance(
 
 
 @torch.inference_mode()
-def text_loss(model: Model, sources: Sequence[str], references: Sequence[str]) -> float:
+def text_loss(model: Any, sources: Sequence[str], references: Sequence[str]) -> float:
     """The loss of a task on texts, without smoothing: the mean of its terms, weighted."""
     task: Any = model.task
     objective = task.objective(model.module, 0.0).eval()

@@ -9,7 +9,14 @@ from saccade.blocks.sequences import Padded
 from saccade.data import batches
 from saccade.errors import InputError
 from saccade.inspection.alignment_error import Gold, Reading
-from saccade.tasks.forced import Alignable, Forced, Told, align, check_reading, forced_attention
+from saccade.inspection.forced import (
+    Alignable,
+    Forced,
+    Told,
+    align,
+    check_reading,
+    forced_attention,
+)
 from saccade.training.model import load
 
 

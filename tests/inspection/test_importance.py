@@ -15,7 +15,7 @@ from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError
 from saccade.inspection.ablation import every_head, without_heads
 from saccade.inspection.explain import explain
-from saccade.training.importance import head_importance, text_loss
+from saccade.inspection.importance import head_importance, text_loss
 from saccade.training.model import Model, load
 
 OPTIONS = {
