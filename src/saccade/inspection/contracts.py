@@ -18,7 +18,7 @@ from saccade.blocks.sequences import Padded
 from saccade.blocks.state import State
 from saccade.errors import nearest
 from saccade.inspection.score_contract import Check, UncheckedError, near
-from saccade.models.contract import missing
+from saccade.models.contract import learns_by_counting, missing
 
 VOCABULARY = 11
 
@@ -43,16 +43,12 @@ def _generates(cls: Any) -> bool:
     return "generate" in getattr(cls, "tasks", ())
 
 
-def _counts(cls: Any) -> bool:
-    return bool(getattr(cls, "counts", False))
-
-
 def tiny_model(cls: Any, seed: int = 1) -> Any:
     """The model as small as its settings go, in double precision, not in training."""
     torch.manual_seed(seed)
     config = cls.Config(**tiny_sizes(cls))
     model = Sourceless(cls(config)) if _generates(cls) else cls(config, joint=True)
-    if _counts(cls):
+    if learns_by_counting(cls):
         model.model.fit([torch.randint(VOCABULARY, (1000,)).numpy()])
     return model.double().eval()
 
@@ -271,5 +267,5 @@ COUNTING_CHECKS = {name: check for name, check in LANGUAGE_CHECKS.items() if che
 
 def model_checks(cls: Any) -> Mapping[str, Check]:
     """Those for what the model reads, and how it learns."""
-    language = COUNTING_CHECKS if _counts(cls) else LANGUAGE_CHECKS
+    language = COUNTING_CHECKS if learns_by_counting(cls) else LANGUAGE_CHECKS
     return language if _generates(cls) else MODEL_CHECKS

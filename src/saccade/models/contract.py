@@ -60,6 +60,11 @@ class LanguageModel(Model, Protocol):
         ...
 
 
+def learns_by_counting(model: Any) -> bool:
+    """Whether a model, or a class of them, has `fit` instead of a loss."""
+    return bool(getattr(model, "counts", False))
+
+
 WITHOUT = {"output_weight", "alignment_layers"}  # of a model that counts
 
 
@@ -67,7 +72,7 @@ def missing(model: Any) -> list[str]:
     """The promised members that a model does not have."""
     kind = LanguageModel if "generate" in getattr(model, "tasks", ()) else TranslationModel
     promised = [*members(Architecture), *members(kind)]
-    excused = WITHOUT if getattr(model, "counts", False) else ()
+    excused = WITHOUT if learns_by_counting(model) else ()
     return [name for name in promised if name not in excused and not hasattr(model, name)]
 
 

@@ -25,6 +25,7 @@ from saccade.decoding.walk import Hypothesis, hypothesis
 from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch, watched_layers
+from saccade.models.contract import learns_by_counting
 from saccade.tasks import perplexity
 from saccade.tasks.files import fingerprints, read_documents_of
 from saccade.tasks.next_token import NextToken
@@ -125,7 +126,7 @@ class Generate:
         fields = {field.name: field.default for field in dataclasses.fields(model.Config)}
         if "context" in fields and config.context is not None:
             settings = {"context": config.context, **settings}
-        usual = COUNTED if getattr(model, "counts", False) else CONTEXT
+        usual = COUNTED if learns_by_counting(model) else CONTEXT
         theirs = settings.get("context", fields.get("context", usual))
         context = theirs if config.context is None else config.context
         if "context" in fields and context > theirs:

@@ -18,6 +18,7 @@ from saccade.data.documents import Passage
 from saccade.data.streams import framed
 from saccade.data.tokenizers import Tokenizer
 from saccade.errors import InputError
+from saccade.models.contract import learns_by_counting
 from saccade.tasks.metrics import Metric
 from saccade.tasks.task import Evaluation, Plain
 from saccade.version import __version__
@@ -174,7 +175,7 @@ def _nats(
     model: Any, hidden: Float[Tensor, "B T D"], gold: Int[Tensor, "B T"]
 ) -> Float[Tensor, "B T"]:
     """-log p of each gold token, in double precision, some logits at a time."""
-    counted = getattr(model, "counts", False)  # gives log-probabilities, -inf where nothing follows
+    counted = learns_by_counting(model)  # gives log-probabilities, -inf where nothing follows
     flat, wanted = hidden.flatten(0, 1), gold.flatten().unsqueeze(1)
     found = []
     height = max(1, LOGITS // model.config.vocab_size)

@@ -26,6 +26,7 @@ from saccade.errors import InputError
 from saccade.inspection.contracts import tiny_model, tiny_sizes
 from saccade.inspection.score_contract import Check, UncheckedError
 from saccade.models import MODELS
+from saccade.models.contract import learns_by_counting
 from saccade.tasks.metrics import Metric
 from saccade.tasks.task import Batch, Evaluation, Order, Plain, Prediction, Term, missing
 
@@ -111,8 +112,11 @@ def fitting_model(cls: Any) -> Any:
 
 def _fits(cls: Any, model: Any) -> bool:
     fields = {field.name for field in dataclasses.fields(model.Config)}
-    learns = not getattr(model, "counts", False)
-    return learns and cls.kind in model.tasks and {*cls.model_field_names} <= fields
+    return (
+        not learns_by_counting(model)
+        and cls.kind in model.tasks
+        and {*cls.model_field_names} <= fields
+    )
 
 
 def _free(cls: Any, sizes: Mapping[str, Any]) -> dict[str, Any]:

@@ -18,11 +18,6 @@ from saccade.training.settings import Settings
 from saccade.training.team import Team
 
 
-def counts(model: Any) -> bool:
-    """Whether a class of models has `fit` instead of a loss."""
-    return bool(getattr(model, "counts", False))
-
-
 class Tables(Weights):
     """In the place of weights: nothing that an optimiser changes."""
 

@@ -4,7 +4,7 @@ import dataclasses
 from operator import attrgetter
 
 from saccade.errors import InputError
-from saccade.training.counting import counts
+from saccade.models.contract import learns_by_counting
 from saccade.training.machine import can_share_memory, cores, device_of, processes_that_pay
 from saccade.training.optim import SCHEDULES
 from saccade.training.settings import DEFAULT_MINUTES, Settings, TrainConfig
@@ -21,7 +21,7 @@ FEW = 10  # steps, in which no second process would be started before they are o
 def decided(settings: Settings) -> Settings:
     """Fill in what depends on the machine, so that the run can say it and a resume keeps it."""
     train = settings.train
-    if counts(settings.model_class):
+    if learns_by_counting(settings.model_class):
         return dataclasses.replace(settings, train=_one_update(train))
     if not train.budget:
         train = dataclasses.replace(train, minutes=DEFAULT_MINUTES)
@@ -58,7 +58,7 @@ def refuse_contradictions(settings: Settings, begun: TrainConfig | None = None) 
             f"train.schedule 'paper' is a formula of model.dim, which {settings.model_name} has "
             "not: take inverse-sqrt, of the same shape, with train.peak_rate"
         )
-    if counts(settings.model_class):
+    if learns_by_counting(settings.model_class):
         return
     _refuse_unheeded(settings, begun)
     endless = train.steps is None and train.minutes is None

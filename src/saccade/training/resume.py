@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from saccade.errors import InputError
+from saccade.models.contract import learns_by_counting
 from saccade.tasks.vocabularies import VOCABULARY
 from saccade.training.checkpoint import Checkpoint
-from saccade.training.counting import counts
 from saccade.training.decide import decided, refuse_contradictions
 from saccade.training.optim import MOMENTS
 from saccade.training.run import Run, build_module, environment, named_weights
@@ -97,7 +97,7 @@ def _changed(theirs: Settings, mine: Settings) -> dict[str, str]:
 def check_fits(run: Run, resumed: Resumed, task: Any) -> None:
     """A change, also of a model's code, may be one that no checkpoint can be continued with."""
     settings, found = resumed.settings, resumed.found
-    if found is None or counts(settings.model_class):
+    if found is None or learns_by_counting(settings.model_class):
         return
     mine = named_weights(build_module(settings, task, meta=True))
     then = {name: tensor.shape for name, tensor in found.tensors["model"].items()}

@@ -19,6 +19,7 @@ from saccade.config import dump_toml, override, read_toml
 from saccade.data.durable import remove_leftovers
 from saccade.errors import InputError, TrainingError
 from saccade.inspection.stored import read_log
+from saccade.models.contract import learns_by_counting
 from saccade.tasks.task import Evaluation, Plain, Task
 from saccade.training.checkpoint import (
     load_tensors,
@@ -299,7 +300,7 @@ def load_module(run: Run, settings: Settings, task: Task) -> nn.Module:
         raise InputError(
             f"{run.path} holds no model yet: continue it with `saccade train ... --resume`"
         )
-    if getattr(settings.model_class, "counts", False):  # its tables are as large as the data
+    if learns_by_counting(settings.model_class):  # its tables are as large as the data
         return _load_tables(run, build_module(settings, task))
     shapes = named_weights(build_module(settings, task, meta=True))
     tensors = load_tensors(run.weights, shapes)

@@ -14,10 +14,11 @@ from torch import nn
 from saccade.config import merge
 from saccade.data.lines import refuse_read_once
 from saccade.errors import InputError
+from saccade.models.contract import learns_by_counting
 from saccade.training import checkpoint
 from saccade.training.adapt import alike, initialise, refuse_other_init, weights_for
 from saccade.training.checkpoint import Checkpoint
-from saccade.training.counting import assemble_counting, counts
+from saccade.training.counting import assemble_counting
 from saccade.training.crew import assemble, refuse_batch_statistics
 from saccade.training.decide import decided, refuse_contradictions
 from saccade.training.loop import Command, Weights, call
@@ -133,7 +134,7 @@ def _train(
         return teams[0]
 
     try:
-        counting = counts(settings.model_class)
+        counting = learns_by_counting(settings.model_class)
         crew = (
             assemble_counting(run, settings, task, events.warn)
             if counting
@@ -154,7 +155,7 @@ def _take_up(trainer: Trainer, resumed: Resumed, events: Events) -> None:
     """Go on from the last checkpoint, or from the first step."""
     crew = trainer.crew
     # What a model that counts has is made in one update: of a cut run, nothing is worth keeping.
-    if resumed.found is not None and not counts(crew.module):
+    if resumed.found is not None and not learns_by_counting(crew.module):
         resumed.restore(trainer)
         return
     crew.run.cut_metrics(0)
