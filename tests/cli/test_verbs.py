@@ -329,6 +329,7 @@ def test_a_task_of_ones_own_is_trained_scored_and_predicted_with(
     assert "--allow-code" in saccade(*arguments).err
     trained = saccade(*arguments, *model)
     assert trained.code == 0, trained.err
+    assert trained.out.count(" --allow-code\n") == 2, "what to type next has the consent it takes"
     data = ["--data", corpus / "dev.en", corpus / "dev.de", "--allow-code"]
     scored = json.loads(saccade("eval", run, *data, "--json").out)
     assert "percent" in scored["metrics"]["exact match"]["signature"]

@@ -168,8 +168,9 @@ def train(task: str | None = None, /, *, flags: TrainFlags) -> int | None:
             say(f"dev {name}: {figure(value)}")
     if seeds:
         _say_spread(runs)
-    say(f"next: {this_command('eval', runs[0].path, '--data', 'FILES')}")
-    say(f"      {this_command('predict', runs[0].path, '--input', 'FILE')}")
+    consent = ["--allow-code"] if flags.allow_code else []
+    say(f"next: {this_command('eval', runs[0].path, '--data', 'FILES', *consent)}")
+    say(f"      {this_command('predict', runs[0].path, '--input', 'FILE', *consent)}")
     return None
 
 
