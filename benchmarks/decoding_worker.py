@@ -19,6 +19,8 @@ from saccade.decoding.options import DecodeOptions
 from saccade.training.model import load
 from saccade.training.team import follow_parent
 
+LENGTH_PENALTY = 1.0  # the same for all: it decides how long outputs are
+
 
 @dataclass(frozen=True, slots=True)
 class Order:
@@ -37,8 +39,9 @@ class Order:
 
     def options(self) -> DecodeOptions:
         return DecodeOptions(
-            beam=self.beam, max_ratio=0.0, max_extra=self.limit, min_length=self.least
-        )
+            beam=self.beam, max_ratio=0.0, max_extra=self.limit, min_length=self.least,
+            length_penalty=LENGTH_PENALTY,
+        )  # fmt: skip
 
 
 class Engine(Protocol):
@@ -109,6 +112,7 @@ class HuggingFace:
             attention_mask=(padded != pad).long(),
             num_beams=order.beam,
             do_sample=False,
+            length_penalty=LENGTH_PENALTY,
             max_new_tokens=order.limit,
             **least,
         )
@@ -141,6 +145,7 @@ class CTranslate2:
             beam_size=order.beam,
             max_batch_size=order.batch,
             max_decoding_length=order.limit,
+            length_penalty=LENGTH_PENALTY,
             min_decoding_length=max(1, order.least),
         )
         return [[int(name) for name in each.hypotheses[0]] for each in found]
