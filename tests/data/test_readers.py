@@ -286,12 +286,12 @@ def test_line_counts_must_agree(write):
         ({"a.tsv": b"source\ttarget\n"}, "a.tsv has a header and no pairs below it"),
         (
             {"a.en": b" \n\nx\n", "a.fr": b"\n\n\n"},
-            "all 3 pairs of {}a.en and {}a.fr were dropped: a side of each is blank",
+            "{}a.en and {}a.fr: no pair is left of 3, each has a side that is blank",
         ),
-        ({"a.tsv": b"a\t\n\n"}, "all 2 pairs of {}a.tsv were dropped: a side of each is blank"),
+        ({"a.tsv": b"a\t\n\n"}, "{}a.tsv: no pair is left of 2, each has a side that is blank"),
         (
             {"a.en": b"\xff\n\n", "a.fr": b"a\nb\n"},
-            "all 2 pairs of {}a.en and {}a.fr were dropped: a side of each is blank or not UTF-8 "
+            "{}a.en and {}a.fr: no pair is left of 2, each has a side that is blank or not UTF-8 "
             "(1 skipped)",
         ),
     ],
@@ -391,8 +391,8 @@ def test_parquet_is_held_a_piece_at_a_time(write):
         ("a.tsv", "a\tb\nc\n", None, "line 2: 1 columns"),
         ("a.tsv", "a\tb\tc\n", None, "line 1: 3 columns"),
         ("a.tsv", "src\ttrg\nc\td\n", ("source", "trg"), "no column 'source'"),
-        ("a.tsv", "", None, "no pair"),
-        ("a.tsv", "\t\n", None, "no pair"),
+        ("a.tsv", "", None, "is empty: give a file with one pair a line"),
+        ("a.tsv", "\t\n", None, "no pair is left of 1, each has a side that is blank"),
         ("a.csv", "a,b\nc\n", None, "line 2: 1 columns, expected 2 separated by commas"),
         ("a.csv", '"a\n",b\n"c\nd",e\n"f\n\n', None, r"line 5: not CSV \(unexpected end"),
         ("a.csv", '"a"b,c\n', None, "line 1: not CSV"),

@@ -66,7 +66,7 @@ def batch():
     target[1, 4:] = 0
     source = padded(*SOURCES)
     lengths = torch.tensor([5, 3, 5])
-    return PairBatch(source.tokens, source.lengths, target, lengths, torch.arange(3))
+    return PairBatch(source.tokens, source.lengths, target, lengths)
 
 
 @EACH
@@ -145,7 +145,7 @@ def test_hard_attention_is_taught_the_gradient_of_the_expected_loss(
     assert isinstance(objective, DrawnObjective)
     example = PairBatch(
         torch.tensor([[3, 4, EOS]]), torch.tensor([3]),
-        torch.tensor([[BOS, 5, EOS]]), torch.tensor([2]), torch.tensor([0]),
+        torch.tensor([[BOS, 5, EOS]]), torch.tensor([2]),
     )  # fmt: skip
     weights = [p for name, p in model.named_parameters() if "baseline" not in name]
     expected, taught = 0.0, 0.0

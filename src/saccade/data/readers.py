@@ -64,7 +64,7 @@ class ParallelText:
             skipped = report.bad_utf8 if self.on_bad_utf8 == "skip" else 0
             why = f"blank or not UTF-8 ({skipped:,} skipped)" if skipped else "blank"
             return InputError(
-                f"all {report.dropped:,} pairs of {files} were dropped: a side of each is {why}"
+                f"{files}: no pair is left of {report.dropped:,}, each has a side that is {why}"
             )
         if report.lines and tabular(self.files):
             return InputError(f"{files} has a header and no pairs below it")
