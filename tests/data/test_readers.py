@@ -286,12 +286,12 @@ def test_line_counts_must_agree(write):
         ({"a.tsv": b"source\ttarget\n"}, "a.tsv has a header and no pairs below it"),
         (
             {"a.en": b" \n\nx\n", "a.fr": b"\n\n\n"},
-            "{}a.en and {}a.fr: no pair is left of 3, each has a side that is blank",
+            "a.en and {}a.fr: no pair is left of 3, each has a side that is blank",
         ),
-        ({"a.tsv": b"a\t\n\n"}, "{}a.tsv: no pair is left of 2, each has a side that is blank"),
+        ({"a.tsv": b"a\t\n\n"}, "a.tsv: no pair is left of 2, each has a side that is blank"),
         (
             {"a.en": b"\xff\n\n", "a.fr": b"a\nb\n"},
-            "{}a.en and {}a.fr: no pair is left of 2, each has a side that is blank or not UTF-8 "
+            "a.en and {}a.fr: no pair is left of 2, each has a side that is blank or not UTF-8 "
             "(1 skipped)",
         ),
     ],
