@@ -144,6 +144,7 @@ def test_predict_refuses(saccade: Saccade, run_folder: Path, tmp_path: Path) -> 
     for flag, value in (("--beam", 3), ("--workers", 3), ("--length-penalty", 2)):
         refused(predict("--stream", flag, value), "--stream", flag)
     refused(predict("--input", tmp_path / "none"), "no such file")
+    refused(predict("The cat."), "'The cat.' is no part of this call", "standard input")
     refused(predict("--precision", "int4"), "int4", "int8")
     refused(predict("--output", tmp_path / "no" / "folder" / "file"), "cannot be written")
     refused(predict("--output", tmp_path), str(tmp_path), "cannot be written: Is a directory")

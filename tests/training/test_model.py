@@ -73,6 +73,10 @@ def test_train_in_python_takes_a_file_of_settings(files: list[str], tmp_path: Pa
     assert (made.settings().train.steps, made.settings().train.seed) == (2, 3)
 
 
+def test_a_model_says_what_it_is(model: Model) -> None:
+    assert repr(model) == f"<transformer for translate, of {model.run.path}>"
+
+
 def test_a_tree_is_of_one_text(model: Model) -> None:
     tree = BeamTree()
     model.predict(["a b"], QUICK, tree=tree)

@@ -49,7 +49,7 @@ def test_a_run_holds_what_it_should(trained: Run) -> None:
     assert evaluation["metrics"]["BLEU"]["signature"] in card
     assert "train.source" in card
     (again,) = re.findall(r"^saccade train .*$", card, re.MULTILINE)
-    assert again == f"saccade train --config {trained.path.name}/config.toml --out NEW"
+    assert again == f"saccade train --config {trained.path}/config.toml --out NEW"
 
 
 def test_separate_vocabularies_are_two_files(files: list[str], tmp_path: Path) -> None:
@@ -86,6 +86,8 @@ def test_what_is_not_there_is_said(trained: Run, tmp_path: Path, copy: Path) -> 
         load(tmp_path / "nowhere")
     with pytest.raises(InputError, match=r"runs beside it: .*run"):
         load(trained.path.parent / "rnu")
+    with pytest.raises(InputError, match=r"runs inside it: .*run"):
+        load(trained.path.parent)
     (copy / "model.safetensors").unlink()
     with pytest.raises(InputError, match="holds no model yet"):
         load(copy)

@@ -49,7 +49,8 @@ def test_a_run_is_continued_only_when_asked_to(tmp_path: Path, config: dict[str,
     with pytest.raises(InputError, match="holds a run already; add --resume"):
         train(config, run.path)
     _, warnings = train(config, run.path, resume=True)
-    assert warnings == [f"{run.path} is finished; nothing to do"]
+    told = "is finished; nothing to do (more --steps or --minutes go on)"
+    assert warnings == [f"{run.path} {told}"]
     assert everything(run.path) == before
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from cyclopts import App, CycloptsError
+from cyclopts.exceptions import UnusedCliTokensError
 
 from saccade.cli import (
     check,
@@ -185,7 +186,7 @@ def run(arguments: Sequence[str], started_at: float | None = None) -> int:
         )  # fmt: skip
     except CycloptsError as error:
         known = [verb for verb in arguments[:1] if verb in VERBS]
-        note(f"error: {error}\ntry: {this_command(*known, '--help')}")
+        note(f"error: {_misread(error)}\ntry: {this_command(*known, '--help')}")
         return WRONG_INPUT
     except InputError as error:
         note(f"error: {error}")
@@ -203,6 +204,17 @@ def run(arguments: Sequence[str], started_at: float | None = None) -> int:
         note("interrupted")
         return INTERRUPTED
     return code if isinstance(code, int) else 0
+
+
+def _misread(error: CycloptsError) -> str:
+    """What is wrong with the words of a call."""
+    if isinstance(error, UnusedCliTokensError) and error.unused_tokens:
+        words = " ".join(error.unused_tokens)
+        return (
+            f"{words!r} is no part of this call: texts are read from a file or standard input, and "
+            "a setting is written --set section.key=value"
+        )
+    return str(error)
 
 
 def _work_failed(error: Exception) -> str:

@@ -25,6 +25,7 @@ MARK = ".saccade-demo"  # in a folder that a demo made
 MADE = {MARK, ".gitignore", "run", "alignment.png", "alignment.svg"}  # and what it may replace
 VOCABULARY = "task.vocab_size=1500"  # the corpus has about as many words
 AFTER_MINUTES = 0.3  # what scoring and drawing take
+ENOUGH = 500  # updates: with fewer, what it says is often wrong
 QUICK_STEPS, QUICK_TESTS = 30, 16
 UNSEEN = 2  # test sentences shown
 SHOWN = "Jane visite l'Afrique en septembre"
@@ -67,6 +68,8 @@ def demo(*, flags: DemoFlags = DemoFlags()) -> int | None:
         note(f"{stop}; the demo starts anew with: {this_command(*called_with.get())}")
         return stop.exit_code
     model = load(run.path)
+    if not flags.quick and (made := model.run.metrics()[-1]["step"]) < ENOUGH:
+        page.print(f"[dim]only {made:,} updates in this time: with --minutes 5 it says more[/]")
     tested = _score(page, model, quick=flags.quick)
     _translate(page, model, tested)
     _look_inside(page, model, flags.out)

@@ -16,7 +16,7 @@ def model_card(trainer: "Trainer") -> str:
     settings, standing = trainer.crew.settings, trainer.standing
     parameters = sum(trainer.crew.learner.weights.sizes)
     run = trainer.crew.run
-    scores, folder = run.evaluation("dev")["metrics"], shlex.quote(run.path.name)
+    scores, folder = run.evaluation("dev")["metrics"], shlex.quote(str(run.path))
     code = " --allow-code" if needs_code(settings.plain()) else ""
     start = code if run.init is None else f"{code} --init {shlex.quote(run.init)}"
     how = "dev, greedy" if settings.task_class.decodes else "dev"
@@ -36,12 +36,13 @@ def model_card(trainer: "Trainer") -> str:
         *([] if scores else ["- not evaluated: there is no dev set"]),
         "",
         "## Use",
+        "From the folder it was trained in (elsewhere, name the way to this one):",
         "```",
         f"saccade predict {folder} --input FILE{code}",
         "```",
         "",
         "## Training",
-        "The same again, in another folder:",
+        "The same again, from the folder it was trained in:",
         "```",
         f"saccade train --config {folder}/config.toml --out NEW{start}",
         "```",

@@ -35,6 +35,9 @@ class Model:
     def __init__(self, run: Run, settings: Settings, task: Task, module: nn.Module):
         self.run, self.settings, self.task, self.module = run, settings, task, module
 
+    def __repr__(self) -> str:
+        return f"<{self.settings.model_name} for {self.settings.task_name}, of {self.run.path}>"
+
     @overload
     def __call__(self, text: str, options: Options = ...) -> Prediction: ...
     @overload

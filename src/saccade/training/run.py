@@ -280,11 +280,12 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _similar(path: Path) -> str:
-    parent = path.parent
-    if not parent.is_dir():
-        return ""
-    runs = [str(p.parent) for p in parent.glob("*/config.toml")]
-    return f"; runs beside it: {', '.join(sorted(runs)[:5])}" if runs else ""
+    """The runs that may have been meant."""
+    for where, place in (("inside", path), ("beside", path.parent)):
+        runs = sorted(str(found.parent) for found in place.glob("*/config.toml"))
+        if runs:
+            return f"; runs {where} it: {', '.join(runs[:5])}"
+    return ""
 
 
 def build_module(settings: Settings, task: Task, *, meta: bool = False) -> nn.Module:

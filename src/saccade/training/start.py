@@ -56,7 +56,7 @@ def train_run(
     with run.locked():
         task, resumed = _begun(run, config, start, events)
         if resumed.finished:
-            events.warn(f"{out} is finished; nothing to do")
+            events.warn(f"{out} is finished; nothing to do (more --steps or --minutes go on)")
             return run
         check_environment(run, resumed.settings, events)
         _train(run, task, resumed, start, events, started_at)
