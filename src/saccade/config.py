@@ -68,11 +68,6 @@ def dump_toml(config: Mapping[str, Any]) -> str:
     return tomli_w.dumps(config)
 
 
-def write_toml(path: Path, config: Mapping[str, Any]) -> None:
-    """Write plain values; where a kill must not hurt, hand `dump_toml` to `write_file`."""
-    path.write_bytes(dump_toml(config).encode("utf-8"))
-
-
 # --- layers ------------------------------------------------------------------------------------
 
 
