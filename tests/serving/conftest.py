@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tiny_runs import tiny, train, write_corpus
@@ -9,9 +10,11 @@ from tiny_runs import tiny, train, write_corpus
 pytest.importorskip("fastapi", reason="needs FastAPI: pip install 'saccade[serve]'")
 
 from fastapi.testclient import TestClient
+from serving.browser import Explorer, chromium
 
 from saccade.serving.app import create_app
 from saccade.serving.engine import Engine, load_runs
+from saccade.serving.server import served
 
 
 @pytest.fixture(scope="session")
@@ -49,3 +52,41 @@ def client(engine: Engine) -> TestClient:
     return TestClient(
         create_app(engine), base_url="http://127.0.0.1", raise_server_exceptions=False
     )
+
+
+@pytest.fixture(scope="package")
+def address(engine: Engine) -> Iterator[str]:
+    with served(create_app(engine)) as found:
+        yield found
+
+
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Any]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="package")
+def contexts() -> dict[str, Any]:
+    """One a way of looking: what a browser has fetched once, it keeps."""
+    return {}
+
+
+@pytest.fixture
+def explorer(
+    browser: Any, address: str, contexts: dict[str, Any], request: pytest.FixtureRequest
+) -> Iterator[Explorer]:
+    """A fresh page of 1280 x 900; a test may ask for another `viewport` and `color_scheme`."""
+    how = {"viewport": {"width": 1280, "height": 900}, **getattr(request, "param", {})}
+    if str(how) not in contexts:
+        contexts[str(how)] = browser.new_context(**how)
+    page = contexts[str(how)].new_page()
+    page.set_default_timeout(10_000)
+    explorer = Explorer(page, address)
+    explorer.watch()
+    explorer.open()
+    yield explorer
+    assert explorer.problems == []
+    assert all(url.startswith((address, "blob:", "data:")) for url in explorer.reached)
+    page.evaluate("localStorage.clear()")
+    page.close()
