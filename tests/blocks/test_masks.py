@@ -11,7 +11,6 @@ from saccade.blocks.masks import (
     masked_softmax,
     padding_mask,
     permutation_masks,
-    prefix_mask,
     window_mask,
 )
 
@@ -49,12 +48,6 @@ def test_window_pictures():
 
 def test_the_window_without_end_is_causal():
     assert torch.equal(window_mask(3, before=9, keys=5), causal_mask(3, 5))
-
-
-def test_prefix_pictures():
-    full, none = prefix_mask(torch.tensor([2, 0]), 4)
-    assert picture(full) == ["xx..", "xx..", "xxx.", "xxxx"]
-    assert torch.equal(none, causal_mask(4))
 
 
 def test_permutation_of_the_paper():

@@ -118,6 +118,8 @@ def test_the_table_follows_the_module_to_another_type():
     part.first(3)
     part.to(torch.bfloat16)
     assert part.first(3).dtype == part.first(2000).dtype == torch.bfloat16
+    part.double()
+    assert torch.equal(part.first(3), Sinusoidal(8).double().first(3)), "rounding is not kept"
 
 
 def test_a_table_computed_while_serving_can_be_trained_with():

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from saccade.blocks.state import Decoder, State
 from saccade.decoding.search import SearchOptions, beam_search, greedy_search
+from saccade.errors import InputError
 from saccade.training.checkpoint import load_tensors, save_tensors
 from saccade.training.run import named_weights
 
@@ -100,14 +101,20 @@ def test_step_by_step_is_all_at_once(variant):
 
 
 @ALL
-def test_a_step_where_gradients_are_wanted_is_the_same(variant):
+def test_a_step_outside_no_grad_is_the_same(variant):
     """By modules there, by plain functions elsewhere: `blocks/swift.py`."""
     model, source = variant.build(), padded(*SOURCES, extra=2, pad=4)
     swiftly, _ = stepped(model, model.start(source), TARGETS)
     with torch.enable_grad():
         by_modules, _ = stepped(model, model.start(source), TARGETS)
-    assert by_modules.requires_grad
     torch.testing.assert_close(by_modules.detach(), swiftly, **CLOSE)
+
+
+@EACH
+@pytest.mark.parametrize("prefixes", [[[BOS, 3]], [[]] * 5], ids=["too few", "too many"])
+def test_prefixes_are_one_a_row(variant, prefixes):
+    with pytest.raises(InputError, match=f"4 rows, but {len(prefixes)} prefixes"):
+        variant.build().start(padded(*SOURCES), prefixes)
 
 
 @EACH

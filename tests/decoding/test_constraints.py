@@ -100,6 +100,23 @@ def test_each_sentence_begins_as_told(decoder, beam):
             assert each.token_log_probs == pytest.approx(own, abs=1e-12)  # the model's own
 
 
+@beams
+def test_a_prefix_may_say_what_is_forbidden_behind_it(decoder, beam):
+    prefix = [2, 3, 2, 3, 4]
+    rules = [Banned((4,)), ForcedPrefix([prefix, []])]
+    options = {"beam": beam, "nbest": beam, "no_repeat_ngram": 2, "min_length": 6}
+    found = search(decoder, 2, rules, **options)
+    for each in found[0]:
+        assert each.tokens[: len(prefix)] == prefix
+        assert 4 not in each.tokens[len(prefix) :]
+        own = rescore(decoder, decoder.start([0]), steps_of(each))
+        assert each.token_log_probs == pytest.approx(own, abs=1e-12)
+    free = search(
+        decoder, 2, [Banned((4,))], beam=beam, nbest=beam, no_repeat_ngram=2, min_length=6
+    )
+    assert [each.tokens for each in found[1]] == [each.tokens for each in free[1]]
+
+
 def test_a_prefix_is_searched_like_its_own_continuation(decoder):
     """After the prefix the beam finds what it finds when started there."""
     found = search(decoder, 1, [ForcedPrefix([[3]])], beam=3, nbest=3, length_penalty=0.0)[0]

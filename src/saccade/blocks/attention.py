@@ -55,7 +55,10 @@ class Widths:
 
 
 class Attention(Observed):
-    """What all attentions share: weigh the values by the scores, join the heads, project."""
+    """What all attentions share: weigh the values by the scores, join the heads, project.
+
+    All heads share the weights of the score, if it has any: a head has projections of its own.
+    """
 
     probes = switchable = True
 
@@ -131,6 +134,8 @@ class MultiHeadAttention(Attention):
         self.query = nn.Linear(widths.query, heads * widths.head, bias=bias)
         self.key = nn.Linear(widths.key, heads * widths.head, bias=bias)
         self.value = nn.Linear(widths.value, heads * widths.value_head, bias=bias)
+        for projection in (self.query, self.key, self.value):
+            _xavier(projection, parts=1)
 
     def forward(
         self,

@@ -37,6 +37,8 @@ def chunked_cross_entropy(
     smoothing: float,
 ) -> Float[Tensor, ""]:
     """The same sum, some rows at a time, gradients computed on the way."""
+    if not torch.is_grad_enabled():  # which a Function does not see from inside
+        hidden, weight = hidden.detach(), weight.detach()
     total: Tensor = _ChunkedCrossEntropy.apply(hidden, weight, gold, smoothing)
     return total
 
@@ -46,7 +48,8 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, hidden: Tensor, weight: Tensor, gold: Tensor, smoothing: float) -> Tensor:
         vocab = weight.shape[0]
         wants_grad = any(ctx.needs_input_grad)
-        grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
+        if wants_grad:
+            grad_hidden, grad_weight = torch.empty_like(hidden), torch.zeros_like(weight)
         buffer = hidden.new_empty(min(ROWS, len(hidden)), vocab)
         total = hidden.new_zeros(())
         for start in range(0, len(hidden), ROWS):

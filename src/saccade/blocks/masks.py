@@ -46,11 +46,6 @@ def near_mask(centres: Float[Tensor, "*B T"], half_width: int, size: int) -> Boo
     return (places - centres.unsqueeze(-1)).abs() <= half_width
 
 
-def prefix_mask(prefix: Int[Tensor, " B"], size: int) -> Bool[Tensor, "B T T"]:
-    """The first `prefix[b]` positions see each other, the ones after them only look back."""
-    return causal_mask(size, device=prefix.device) | padding_mask(prefix, size).unsqueeze(1)
-
-
 def permutation_masks(
     order: Int[Tensor, "*B T"],
 ) -> tuple[Bool[Tensor, "*B T T"], Bool[Tensor, "*B T T"]]:

@@ -1,6 +1,7 @@
 """Positions as vectors: sinusoidal in two layouts, learned, and two naive ones to compare with."""
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Float, Float64, Int
@@ -36,6 +37,11 @@ class Formula(Positions):
         self.dim, self.rows = dim, min(rows, ROWS)  # whatever a config says
         # Empty until used, and never saved: a run does not depend on how far it was computed.
         self.register_buffer("table", torch.empty(0, dim), persistent=False)
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:  # Self
+        """A table in another precision is computed anew: a cast would keep this one's rounding."""
+        self.table = self.table[:0]
+        return super()._apply(fn, recurse)
 
     def encode(self, positions: Float64[Tensor, "*P"]) -> Float64[Tensor, "*P D"]:
         """The formula itself."""

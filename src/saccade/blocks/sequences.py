@@ -8,6 +8,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from saccade.blocks.masks import padding_mask
+from saccade.errors import InputError
 
 SEGMENT = 256  # tokens of a prefix that are read at once
 
@@ -33,6 +34,12 @@ class Padded:
         if int(self.lengths.min()) == size:
             return None
         return padding_mask(self.lengths, size)[:, None, None]
+
+
+def check_prefixes(prefix: Sequence[Sequence[int]], rows: int) -> None:
+    """Exactly one a row, empty where a row has read nothing."""
+    if len(prefix) != rows:
+        raise InputError(f"{rows} rows, but {len(prefix)} prefixes: give one a row, or none at all")
 
 
 def padded_in_front(

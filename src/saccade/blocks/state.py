@@ -36,10 +36,11 @@ class Decoder(Protocol[S]):
     """Anything that predicts one token at a time, from a Markov chain to a Transformer."""
 
     def start(self, inputs: Any, prefix: Sequence[Sequence[int]] | None = None) -> S:
-        """The state before the first step; a prefix (one a row) has been read at once."""
+        """The state before the first step; a prefix (exactly one a row) has been read at once."""
 
     def step(self, token: Int[Tensor, " N"], state: S) -> tuple[Float[Tensor, "N V"], S]:
         """Logits of the token after `token`, and the state that has read it.
 
-        Search works on the CPU: tokens, and the rows given to `select`, come from there.
+        Search works on the CPU: tokens, and the rows given to `select`, come from there. Steps are
+        for decoding: a cache is written in place, and who wants gradients calls `forward`.
         """

@@ -118,10 +118,18 @@ class NoRepeat:
 
 
 class ForcedPrefix:
-    """Each sentence begins with its own tokens (an empty list: no wish); then it is free."""
+    """Each sentence begins with its own tokens (an empty list: no wish); then it is free.
 
-    def __init__(self, prefixes: Sequence[Sequence[int]]) -> None:
+    The `rules` hold where it is free: a prefix may say what they forbid.
+    """
+
+    def __init__(self, prefixes: Sequence[Sequence[int]], rules: Sequence[Constraint] = ()) -> None:
+        self.prefixes, self.rules = prefixes, rules
         self.tokens = _filled_up(prefixes)
+
+    def before(self, rules: Sequence[Constraint]) -> "ForcedPrefix":
+        """The same, with rules that hold behind it."""
+        return ForcedPrefix(self.prefixes, (*self.rules, *rules))
 
     def __call__(
         self,
@@ -129,17 +137,24 @@ class ForcedPrefix:
         history: Int[Tensor, "N t"],
         sentence: Int[Tensor, " N"],
     ) -> Float[Tensor, "N V"]:
-        position = history.shape[1]
-        if position >= self.tokens.shape[1]:
-            return log_probs
-        wanted = self.tokens[sentence.cpu(), position].to(log_probs.device).unsqueeze(1)  # (N, 1)
+        position, forced = history.shape[1], None
+        if position < self.tokens.shape[1]:
+            wanted = self.tokens[sentence.cpu(), position].to(log_probs.device).unsqueeze(1)
+            forced = self._only(log_probs, wanted)
+        for rule in self.rules:
+            log_probs = rule(log_probs, history, sentence)
+        return log_probs if forced is None else torch.where(wanted >= 0, forced, log_probs)
+
+    @staticmethod
+    def _only(log_probs: Float[Tensor, "N V"], wanted: Int[Tensor, "N 1"]) -> Float[Tensor, "N V"]:
+        """Each row with nothing but its wanted token."""
         if wanted.max() >= log_probs.shape[1]:
             raise InputError(
                 f"forced prefix: token {int(wanted.max())} is not in the vocabulary of "
                 f"{log_probs.shape[1]}"
             )
         others = torch.arange(log_probs.shape[1], device=log_probs.device) != wanted
-        return log_probs.masked_fill(others & (wanted >= 0), NEVER)
+        return log_probs.masked_fill(others, NEVER)
 
 
 class RepetitionPenalty(Preference):

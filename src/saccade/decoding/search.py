@@ -21,6 +21,7 @@ from saccade.decoding.choices import Considered, consider
 from saccade.decoding.constraints import (
     NEVER,
     Constraint,
+    ForcedPrefix,
     MinimumLength,
     NoRepeat,
     refuse_preferences,
@@ -85,13 +86,17 @@ class SearchOptions:
         return min(LONGEST, max(prefix_length + usual, self.min_length + 1))
 
     def constraints(self, eos: int, others: Sequence[Constraint] = ()) -> tuple[Constraint, ...]:
-        """Those that the options ask for, then the others."""
+        """Those that the options ask for, behind a prefix if one is forced, and the others."""
         found: list[Constraint] = []
         if self.min_length:
             found.append(MinimumLength(self.min_length, eos))
         if self.no_repeat_ngram:
             found.append(NoRepeat(self.no_repeat_ngram))
-        return (*found, *others)
+        forced = [each for each in others if isinstance(each, ForcedPrefix)]
+        if not forced:
+            return (*found, *others)
+        others = [each for each in others if each is not forced[0]]
+        return (forced[0].before([*found, *others]),)
 
 
 def greedy_search(

@@ -5,7 +5,6 @@
 
 from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import count
 from typing import Any, NamedTuple, TypeAlias, overload
 
@@ -82,7 +81,7 @@ def walk(
             logits, state = decoder.step(token, state)
             forbid, weigh = (StepRules(each, history, sentence) for each in rules)
             blocks = log_prob_blocks(logits, position, forbid)
-            token, log_prob = _pick(blocks, sentences, partial(_at, choose, position), weigh)
+            token, log_prob = _pick(blocks, sentences, position, choose, weigh)
         ended = yield Step(sentences, token.tolist(), log_prob.tolist())
 
         live = (token.numpy() != eos) & (log_prob.numpy() > NEVER) & (limits > position + 1)
@@ -98,20 +97,17 @@ def walk(
                 state = state.select(rows)
 
 
-def _at(choose: Choose, position: int, log_probs: Tensor, sentences: Sequence[int]) -> Tensor:
-    return choose(log_probs, sentences, position)
-
-
 def _pick(
     blocks: Iterator[tuple[slice, Tensor]],
     sentences: list[int],
-    choose: Callable[[Tensor, Sequence[int]], Tensor],
+    position: int,
+    choose: Choose,
     weigh: "StepRules",
 ) -> tuple[Int[Tensor, " N"], Float[Tensor, " N"]]:
     """The chosen token of each row and the model's log-probability of it, both on the CPU."""
     tokens, values = [], []
     for rows, log_probs in blocks:
-        chosen = choose(weigh(log_probs, rows), sentences[rows])
+        chosen = choose(weigh(log_probs, rows), sentences[rows], position)
         tokens.append(chosen)
         values.append(log_probs.gather(1, chosen.unsqueeze(1)).squeeze(1))
     return _joined(tokens).cpu(), _joined(values).cpu().double()

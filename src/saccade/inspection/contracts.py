@@ -222,8 +222,8 @@ def carries_on(cls: Any) -> None:
     model, tokens = tiny_model(cls).model, _targets()
     wanted, _ = model(tokens)
     first, carry = model(tokens[:, :2])
-    if carry is None:  # it reads every segment afresh
-        return
+    if carry is None:
+        raise UncheckedError("it carries nothing: every segment is read afresh")
     parts = carry if isinstance(carry, dict) else {}  # a model that counts carries what it likes
     for name, tensor in parts.items():
         assert not tensor.requires_grad, f"carry {name!r} is not detached"

@@ -20,7 +20,7 @@ from saccade.blocks.layers import SelfAttentionLayer
 from saccade.blocks.masks import causal_mask
 from saccade.blocks.norms import PLACEMENTS, LayerNorm
 from saccade.blocks.positions import Learned
-from saccade.blocks.sequences import padded_in_front
+from saccade.blocks.sequences import check_prefixes, padded_in_front
 from saccade.blocks.swift import SelfStep, read_one
 from saccade.models.limits import check_rates, check_sizes
 
@@ -127,6 +127,7 @@ class GPT(nn.Module):
         state = GPTState(past, tokens, [layer.swift() for layer in self.layers])
         if prefix is None:
             return state
+        check_prefixes(prefix, inputs)
         room = self.config.context - 1
         tokens, counts = padded_in_front(
             [row[max(len(row) - room, 0) :] for row in prefix], weight.device

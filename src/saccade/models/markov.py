@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from saccade.blocks.sequences import check_prefixes
 from saccade.errors import InputError
 from saccade.models.ngrams import CHAINS, Chain
 from saccade.models.skips import AttentionProduct, Pair, Skips, attention_product
@@ -112,8 +113,7 @@ class Markov(nn.Module):
     def start(self, inputs: int, prefix: Sequence[Sequence[int]] | None = None) -> "MarkovState":
         """The state of so many rows, each having read its prefix."""
         prefix = [()] * inputs if prefix is None else prefix
-        if len(prefix) != inputs:
-            raise InputError(f"{inputs} rows, but {len(prefix)} prefixes")
+        check_prefixes(prefix, inputs)
         for row in prefix:
             self._check(min(row, default=0), max(row, default=0))
         outside = [self.reader.outside] * self.length

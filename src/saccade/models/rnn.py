@@ -12,7 +12,7 @@ from saccade.blocks.cells import CellState
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
 from saccade.blocks.recurrent import Recurrent
-from saccade.blocks.sequences import SEGMENT
+from saccade.blocks.sequences import SEGMENT, check_prefixes
 from saccade.models.limits import check_rates, check_sizes
 
 
@@ -95,7 +95,10 @@ class RecurrentLM(nn.Module):
 
     def start(self, inputs: int, prefix: Sequence[Sequence[int]] | None = None) -> "RecurrentState":
         state = RecurrentState(inputs, self.recurrent.zero(inputs))
-        if prefix is None or not any(map(len, prefix)):
+        if prefix is None:
+            return state
+        check_prefixes(prefix, inputs)
+        if not any(map(len, prefix)):
             return state
         device = self.embedding.weight.device
         size = max(map(len, prefix))

@@ -38,7 +38,7 @@ from saccade.blocks.recurrent_decoders import (
 from saccade.blocks.reinforce import Choice
 from saccade.blocks.scheduled import SAMPLINGS
 from saccade.blocks.scores import score_part
-from saccade.blocks.sequences import Padded
+from saccade.blocks.sequences import Padded, check_prefixes
 from saccade.blocks.source_memory import SourceMemory
 from saccade.config import find, fitting, part
 from saccade.errors import InputError
@@ -200,6 +200,7 @@ class Seq2Seq(nn.Module):
 
     def _read(self, prefix: Sequence[Sequence[int]], state: "Seq2SeqState") -> "Seq2SeqState":
         """Read every row's prefix; one that has ended waits for the longer ones."""
+        check_prefixes(prefix, state.rows)
         look, rows = partial(state.memory.look, self.attention), state.read
         device = rows.ages.device
         lengths = torch.tensor([len(row) for row in prefix], device=device)

@@ -20,7 +20,7 @@ from saccade.blocks.masks import causal_mask
 from saccade.blocks.norms import NORMS, PLACEMENTS, Placement
 from saccade.blocks.positions import POSITIONS
 from saccade.blocks.scores import score_part
-from saccade.blocks.sequences import Padded, padded_in_front
+from saccade.blocks.sequences import Padded, check_prefixes, padded_in_front
 from saccade.blocks.source_memory import SourceMemory
 from saccade.blocks.swift import around, cross_step, read_one, self_step, swift
 from saccade.errors import InputError
@@ -169,6 +169,7 @@ class Transformer(nn.Module):
         self, prefix: Sequence[Sequence[int]], state: "TransformerState"
     ) -> "TransformerState":
         """Read every row's prefix at once: shorter ones are padded in front."""
+        check_prefixes(prefix, state.rows)
         tokens, counts = padded_in_front(prefix, state.past.ages.device)
         return self._extend(tokens, counts, state)[1] if tokens.numel() else state
 

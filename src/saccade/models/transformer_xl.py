@@ -17,7 +17,7 @@ from saccade.blocks.masks import causal_mask, combine, window_mask
 from saccade.blocks.norms import PLACEMENTS, LayerNorm
 from saccade.blocks.positions import Sinusoidal
 from saccade.blocks.relative import RelativeAttention
-from saccade.blocks.sequences import SEGMENT, padded_in_front
+from saccade.blocks.sequences import SEGMENT, check_prefixes, padded_in_front
 from saccade.blocks.swift import SelfStep, around, read_one, swift
 from saccade.errors import InputError
 from saccade.models.limits import MOST, check_rates, check_sizes
@@ -115,6 +115,7 @@ class TransformerXL(nn.Module):
         )
         if prefix is None:
             return state
+        check_prefixes(prefix, inputs)
         tokens, left = padded_in_front(prefix, weight.device)
         later = tokens.shape[1]
         for segment in tokens.split(SEGMENT, dim=1):

@@ -70,6 +70,11 @@ class Model:
         """
         if tree is not None and len(texts) != 1:
             raise InputError(f"a tree is of one text, and these are {len(texts)}: ask one by one")
+        if prefixes is not None and (isinstance(prefixes, str) or len(prefixes) != len(texts)):
+            raise InputError(
+                f"prefixes = {prefixes!r}; expected a list of {len(texts)}, one a text, "
+                "with '' where nothing is forced"
+            )
         found: list[Prediction] = self.task.predict(
             self.module, texts, self._checked(options),
             prefixes=prefixes, attention=attention, numbers=numbers, tree=tree,
