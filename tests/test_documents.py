@@ -38,6 +38,7 @@ PRINTED = {  # by each example, among other things
     "batch_norm_or_layer_norm.py": ["layer norm", "has statistics of 12 time steps", "norms.png"],
     "gradients_through_time.py": ["rnn, large weights", "lstm, open gates", "gradients.png"],
     "from_markov_to_attention.py": ["sum              4       5", "values     please 1"],
+    "lecture_pictures.py": ["masks.svg", "before-and-after.svg", "beam.svg", "it.svg"],
     "own_model.py": ["mean of 4 heads", "    .     ."],
     "own_score.py": ["mean of 4 heads"],
     "own_task.py": ["BLEU", "exact match 66.67 (unit:percent|examples:3"],
