@@ -38,7 +38,7 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     draw("masks", lecture_masks())
     draw("positions", position_layouts(20, 512))
-    draw("inputs", inputs("I love Transformers !".split()))
+    draw("inputs", inputs(["I", "love", "Transformers", "!"]))
 
     french = translator("french-english", heads=4)
     draw("before-and-after", before_and_after(french, "Ils regardent.", "They are watching."))

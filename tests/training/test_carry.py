@@ -70,7 +70,9 @@ def test_where_micro_batches_changed_nothing_is_carried_over(
     with pytest.raises(Killed):
         train(config(files, name), tmp_path / "run", update=die_at(4))
     told = config(files, name, change)
-    run, _ = train(told, tmp_path / "run", resume=True, accept_changes=True)
+    with pytest.raises(Killed):  # before it has saved anything of the change
+        train(told, tmp_path / "run", resume=True, accept_changes=True, update=die_at(4))
+    run, _ = train(told, tmp_path / "run", resume=True)
     anew, _ = train(told, tmp_path / "anew")
     shapes = [
         {key: tensor.shape for key, tensor in weights_at(each, 6, "carry").items()}

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_runs import Killed, die_at, everything, tiny, train, write_corpus
+from tiny_runs import (
+    Killed,
+    die_at,
+    everything,
+    tiny,
+    tiny_text,
+    train,
+    write_corpus,
+    write_text,
+)
 
 from saccade import cli
 from saccade.config import override
@@ -100,6 +109,26 @@ def test_init_refuses_another_tokenizer_also_on_resume_and_of_a_grandparent(
     train(more, child.path, init=str(parent.path), resume=True)
     named = override(config, [f"task.tokenizer={parent.path}/"])
     train(named, tmp_path / "next", init=str(child.path))  # the kind, or where it came from
+
+
+def test_init_trains_as_the_preset_of_the_run_does(tmp_path: Path, files: list[str]) -> None:
+    shape = tiny(files)
+    shape["train"] = {"steps": 1, "processes": 1, "threads": 1}
+    base, _ = train(override(shape, ["model.preset=base"]), tmp_path / "base")
+    del shape["model"]
+    run, _ = train(shape, tmp_path / "run", init=str(base.path))
+    train_config = run.settings().train
+    assert (train_config.schedule, train_config.warmup) == ("paper", 4000)
+    assert train_config.batch_tokens == base.settings().train.batch_tokens
+
+
+def test_what_counts_takes_no_weights(tmp_path: Path) -> None:
+    config = tiny_text([write_text(tmp_path)])
+    config["model"] = {"name": "markov"}
+    chain, _ = train(config, tmp_path / "chain")
+    with pytest.raises(InputError, match=r"--init gives weights, and markov counts"):
+        train(config, tmp_path / "next", init=str(chain.path))
+    assert not (tmp_path / "next").exists()
 
 
 def test_init_heeds_a_dropout_that_is_the_default(

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -214,6 +215,19 @@ def test_accepted_changes_fit_or_are_refused(
     assert everything(tmp_path / "run") == before
 
 
+def test_a_tokenizer_is_the_same_under_another_name(
+    tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = train(tiny(files), tmp_path / "first")
+    monkeypatch.chdir(tmp_path)
+    config = tiny(files, {"task": {"tokenizer": "first/"}})
+    run, _ = train(config, tmp_path / "run")
+    for name in ("first", str(first.path)):
+        longer = override(config, [f"task.tokenizer={name}"])
+        _, warnings = train(longer, run.path, resume=True)
+        assert "finished" in warnings[0]
+
+
 @pytest.mark.parametrize("accept", [True, False])
 @pytest.mark.parametrize(
     "set_", ["task.tokenizer=words", "task.lowercase=true", "task.vocab_size=99"]
@@ -299,6 +313,25 @@ def test_an_average_of_a_run_that_patience_ends_is_the_same_after_a_kill(
     assert cut.weights.read_bytes() == whole.weights.read_bytes()
 
 
+def test_patience_that_is_over_is_told_and_more_steps_do_not_help(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    config = override(config, ["train.patience=1", "train.eval_every=1", "train.peak_rate=1e-9"])
+    run, _ = train(config, tmp_path / "run")
+    assert steps(run.checkpoints)[-1] < 6
+    before = everything(run.path)
+    for sets in ([], ["train.steps=100"]):
+        _, warnings = train(override(config, sets), run.path, resume=True)
+        assert warnings[0].endswith("nothing to do (a larger train.patience goes on)")
+        assert everything(run.path) == before
+    run, _ = train(override(config, ["train.patience=2"]), run.path, resume=True)
+    assert steps(run.checkpoints)[-1] > max(int(name[-8:]) for name in _folders(before))
+
+
+def _folders(files: dict[str, bytes]) -> set[str]:
+    return {Path(name).parent.name for name in files if name.startswith("checkpoints/")}
+
+
 # --- with other data, or other code ------------------------------------------------------------
 
 
@@ -331,6 +364,82 @@ def test_another_dev_set_starts_its_scores_anew(tmp_path: Path, config: dict[str
     assert len(scored["by_example"]) == 3
     state = json.loads((run.checkpoints / "step-00000007" / "state.json").read_bytes())
     assert (state["best_step"], list(state["values"])) == (7, ["7"])
+
+
+@pytest.mark.parametrize("killed", [False, True])
+def test_scores_of_before_are_forgotten_after_a_kill_too(
+    tmp_path: Path, config: dict[str, Any], killed: bool
+) -> None:
+    run, _ = train(override(config, ["train.eval_every=1"]), tmp_path / "run")
+    longer = override(config, ["task.max_length=60", "train.steps=9"])  # what is scored changes
+    if killed:
+        with pytest.raises(Killed):
+            train(longer, run.path, resume=True, accept_changes=True, update=die_at(7))
+        state = json.loads((run.checkpoints / "step-00000006" / "state.json").read_bytes())
+        assert (state["best"], state["values"]) == ([], {})
+    train(longer, run.path, resume=True, accept_changes=not killed)
+    state = json.loads((run.checkpoints / "step-00000009" / "state.json").read_bytes())
+    assert list(state["values"]) == ["9"]
+
+
+def test_the_best_stays_the_best_where_only_the_name_of_dev_changed(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    run, _ = train(override(config, ["train.eval_every=1"]), tmp_path / "run")
+    before = json.loads((run.checkpoints / "step-00000006" / "state.json").read_bytes())
+    assert before["best"]
+    moved = tmp_path / "moved"
+    moved.mkdir()
+    dev = [str(Path(file).rename(moved / Path(file).name)) for file in write_corpus(tmp_path, "d")]
+    config["task"]["dev"] = dev
+    with pytest.raises(Killed):
+        train(override(config, ["train.steps=9"]), run.path, resume=True, accept_changes=True,
+              update=die_at(7))  # fmt: skip
+    after = json.loads((run.checkpoints / "step-00000006" / "state.json").read_bytes())
+    assert after["best"] == before["best"]
+
+
+def test_data_that_is_refused_leaves_the_run_as_it_was(tmp_path: Path) -> None:
+    files, dev = write_corpus(tmp_path), write_corpus(tmp_path, "dev", 8)
+    config = tiny(files, {"task": {"dev": dev}}, DEV)
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))
+    before = everything(tmp_path / "run")
+    write_corpus(tmp_path, "train", 30, seed=2)
+    Path(dev[0]).write_text("one line too few\n")
+    with pytest.raises(InputError, match="lines"):
+        train(config, tmp_path / "run", resume=True, accept_changes=True)
+    assert everything(tmp_path / "run") == before
+
+
+def test_a_token_store_of_other_data_is_made_again(tmp_path: Path) -> None:
+    """Killed while a change was taken in that was undone since."""
+    files = write_corpus(tmp_path)
+    with pytest.raises(Killed):
+        train(tiny(files, {"train": {"save_every": 2}}), tmp_path / "run", update=die_at(5))
+    other, _ = train(tiny(write_corpus(tmp_path, "other", 30, seed=2)), tmp_path / "other")
+    shutil.rmtree(tmp_path / "run" / "tokens")
+    shutil.copytree(other.tokens, tmp_path / "run" / "tokens")
+    seen: list[int] = []
+    train(
+        tiny(files, {"train": {"save_every": 2}}), tmp_path / "run", resume=True,
+        update=lambda trainer, _: seen.append(len(trainer.crew.store)),
+    )  # fmt: skip
+    assert set(seen) == {40}
+
+
+@pytest.mark.parametrize("content", [None, b"", b'{"source": ["a'])
+def test_a_dev_set_that_is_lost_is_read_again(
+    tmp_path: Path, config: dict[str, Any], content: bytes | None
+) -> None:
+    run, _ = train(config, tmp_path / "run")
+    kept = run.dev()
+    (run.path / "dev.json").unlink()
+    if content is not None:
+        (run.path / "dev.json").write_bytes(content)
+    train(override(config, ["train.steps=9"]), run.path, resume=True)
+    assert run.dev() == kept
+    assert "dev BLEU" in run.metrics()[-1]
 
 
 def test_a_dev_set_may_be_given_up(tmp_path: Path, config: dict[str, Any]) -> None:

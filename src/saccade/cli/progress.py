@@ -234,7 +234,11 @@ def _scores(evaluation: "Evaluation") -> str:
 
 def _finished(trainer: "Trainer") -> str:
     standing = trainer.standing
-    return f"{standing.step:,} step{'s' * (standing.step != 1)} in {clock(standing.seconds)}"
+    done = f"{standing.step:,} step{'s' * (standing.step != 1)} in {clock(standing.seconds)}"
+    patience = trainer.config.patience
+    if not standing.out_of(patience):
+        return done
+    return f"{done}; stopped: no better for {patience} evaluations in a row (train.patience)"
 
 
 @contextmanager

@@ -106,9 +106,19 @@ class TrainFlags:
 
         file = base if self.config is None else read_toml(self.config)
         named = {key: {"name": v} if isinstance(v, str) else v for key, v in file.items()}
+        self._refuse_second_preset(named.get("model"))
         config = merge(override(named, self.set or ()), self.layer(task))
         _check_enough(config)
         return config
+
+    def _refuse_second_preset(self, model: object) -> None:
+        """A file is above a preset: what it says of the model would stay, under another's name."""
+        named = model.get("preset") if isinstance(model, Mapping) else None
+        if self.config is not None and self.preset is not None and named not in (None, self.preset):
+            raise InputError(
+                f"--preset {self.preset}, but {self.config} says preset = {named!r} and may set "
+                "what presets set: change it there, or leave --preset out"
+            )
 
     def seed_list(self) -> list[int]:
         """The seeds of --seeds; empty when it was not given."""

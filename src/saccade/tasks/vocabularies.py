@@ -60,10 +60,15 @@ def _sides(rows: Iterable[tuple[str, ...]], kind: str, width: int) -> list[list[
 
 def as_begun(mine: Any, theirs: Any) -> Any:
     """My config for a run begun with theirs: what a tokenizer made elsewhere said holds on."""
-    if mine.tokenizer in TOKENIZERS or mine.tokenizer != theirs.tokenizer:
+    if mine.tokenizer in TOKENIZERS or not _same_place(mine.tokenizer, theirs.tokenizer):
         return mine
     said = {name: getattr(theirs, name) for name in VOCABULARY if hasattr(theirs, name)}
-    return dataclasses.replace(mine, **said)
+    return dataclasses.replace(mine, tokenizer=theirs.tokenizer, **said)
+
+
+def _same_place(one: str, other: str) -> bool:
+    """Whether two names are of the same file or folder, which may be gone by now."""
+    return Path(one).resolve() == Path(other).resolve()
 
 
 def unknown_told(unknown: int, tokens: int) -> str:

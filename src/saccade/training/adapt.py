@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from saccade.config import merge
 from saccade.data.tokenizers import TOKENIZERS
 from saccade.errors import InputError
+from saccade.models.contract import learns_by_counting
 from saccade.tasks.vocabularies import VOCABULARY, taken_over
 from saccade.training.checkpoint import load_tensors, non_finite
 from saccade.training.run import Run, named_weights
@@ -39,11 +40,20 @@ def alike(
     tokenizer = theirs.task.tokenizer if resumes else str(like.path)
     made = {name: kept[f"task.{name}"][-1] for name in VOCABULARY if f"task.{name}" in kept}
     model = {**theirs.model, **{key: settings.model[key] for key in _free(config)}}
-    fitted = merge(config, {"model": {**model, "preset": theirs.preset}})  # the task to this shape
-    task = dataclasses.replace(
-        resolve(fitted, allow_code=allow_code).task, tokenizer=tokenizer, **made
-    )
-    return dataclasses.replace(settings, model=model, preset=theirs.preset, task=task)
+    # The task to this shape, and training as this preset has it.
+    shaped = merge(config, {"model": {**model, "preset": theirs.preset}})
+    fitted = resolve(shaped, allow_code=allow_code)
+    task = dataclasses.replace(fitted.task, tokenizer=tokenizer, **made)
+    return dataclasses.replace(fitted, model=model, task=task)
+
+
+def refuse_counting(settings: Settings) -> None:
+    """What counts has no weights to start from: its counts are those of its own texts."""
+    if learns_by_counting(settings.model_class):
+        raise InputError(
+            f"--init gives weights, and {settings.model_name} counts: train it on all the texts, "
+            "or take only the tokenizer, by --tokenizer"
+        )
 
 
 def refuse_other_init(run: Run, init: str | None) -> None:

@@ -7,14 +7,16 @@ from typing import Any
 
 from saccade.errors import InputError
 from saccade.models.contract import learns_by_counting
+from saccade.tasks.task import Plain
 from saccade.tasks.vocabularies import VOCABULARY
+from saccade.training import checkpoint
 from saccade.training.checkpoint import Checkpoint
 from saccade.training.decide import decided, refuse_contradictions
 from saccade.training.optim import MOMENTS
 from saccade.training.run import Run, build_module, environment, named_weights
 from saccade.training.settings import MAY_CHANGE, SECTIONS, Settings
 from saccade.training.standing import Standing
-from saccade.training.trainer import Events, Trainer
+from saccade.training.trainer import Events
 
 # Nothing that was learned can be continued with another of these, accepted or not.
 FIXED = {"task.name", "model.name", "task.tokenizer"} | {f"task.{name}" for name in VOCABULARY}
@@ -35,18 +37,35 @@ class Resumed:
             return False
         then, budget = Standing.of(self.found.state), self.settings.train.budget
         within = (budget.get(name, math.inf) <= value for name, value in then.budget.items())
-        return then.finished and all(within)
+        return then.finished and (all(within) or self.out_of_patience)
 
-    def restore(self, trainer: Trainer) -> None:
-        """Put a trainer where the run stands."""
-        assert self.found is not None
-        if self.changed:  # other micro-batches may have other rows
-            self.found.tensors.pop("carry", None)
-        trainer.restore(self.found)
-        if self.changed & {"task.dev", "dev"}:
-            trainer.standing.forget_scores()
-            if trainer.config.average_of == "best":
-                trainer.standing.averaged = []
+    @property
+    def out_of_patience(self) -> bool:
+        """Whether that is why it ended."""
+        patience = self.settings.train.patience
+        return self.found is not None and Standing.of(self.found.state).out_of(patience)
+
+    @property
+    def scored_anew(self) -> bool:
+        """Whether scores of before no longer compare: of another dev set, or of another task.
+
+        A dev set is known by what it holds, not by its name.
+        """
+        same = {"task.train", "task.dev"}
+        return any(key == "dev" or key.startswith("task.") for key in self.changed - same)
+
+    def adjusted(self) -> Checkpoint | None:
+        """What to go on from, less what is worth nothing after the changes."""
+        if self.found is None or not self.changed:
+            return self.found
+        standing = Standing.of(self.found.state)
+        if self.scored_anew:
+            standing.forget_scores()
+            if self.settings.train.average_of == "best":
+                standing.averaged = []
+        # Other micro-batches may have other rows.
+        tensors = {stem: each for stem, each in self.found.tensors.items() if stem != "carry"}
+        return Checkpoint(self.found.step, tensors, dataclasses.asdict(standing))
 
 
 def taken_up(
@@ -109,20 +128,39 @@ def check_fits(run: Run, resumed: Resumed, task: Any) -> None:
 
 
 def check_data(run: Run, resumed: Resumed, task: Any, events: Events, *, accept: bool) -> Resumed:
-    """Changed data is refused, or accepted and taken in."""
-    then, now = run.environment().get("data", {}), task.fingerprints()
+    """Changed data is refused, or accepted and taken in, all of it or nothing."""
+    then, now = run.environment()["data"], task.fingerprints()
     changed = [name for name in {**then, **now} if then.get(name) != now.get(name)]
     if changed and not accept:
         raise InputError(
             f"{run.path}: the {' and '.join(changed)} data changed since it was begun; restore "
             "it, choose another --out, or add --accept-changes"
         )
-    if accept:
-        task.store(run.tokens, events.warn)
-        dev = task.config.dev
-        run.write_dev(task.examples(dev, events.warn) if dev else None)
-        run.write_environment({**run.environment(), "data": now})
-    return dataclasses.replace(resumed, changed=resumed.changed | set(changed))
+    resumed = dataclasses.replace(resumed, changed=resumed.changed | set(changed))
+    dev, stale = task.config.dev, bool(resumed.changed) or run.dev() is None
+    examples = task.examples(dev, events.warn) if dev and stale else run.dev()
+    task.store(run.tokens, events.warn if resumed.changed else _told_before)
+    return _taken_in(run, resumed, now, examples if dev else None)
+
+
+def _told_before(_: str) -> None:
+    """What is odd about the data was told when the run began."""
+
+
+def _taken_in(run: Run, resumed: Resumed, data: dict[str, str], examples: Plain | None) -> Resumed:
+    """Whoever dies in here leaves a run that fits what it was, or says that its data changed.
+
+    The checkpoint comes first: once config and data are those of now, nobody sees a change any
+    more, and what it made worthless must be gone.
+    """
+    if resumed.changed and (found := resumed.adjusted()) is not None:
+        checkpoint.save(run.checkpoints, found)
+        resumed = dataclasses.replace(resumed, found=found)
+    if resumed.changed or examples != run.dev():
+        run.write_environment({**run.environment(), "data": {}})
+        run.write_dev(examples)
+        run.write_environment({**run.environment(), "data": data})
+    return resumed
 
 
 def check_environment(run: Run, settings: Settings, events: Events) -> None:

@@ -145,10 +145,10 @@ class Run:
         return resolve(override(self.config(), changes), allow_code=allow_code)
 
     def dev(self) -> Plain | None:
-        """The dev set as it was when the run began, in the task's own form."""
+        """The dev set as it was when the run began, in the task's own form; None if it is gone."""
         try:
             return json.loads((self.path / "dev.json").read_bytes())
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):
             return None
 
     # --- what training writes ---
@@ -165,11 +165,13 @@ class Run:
         self._write_json("environment.json", {**environment(), **values})
 
     def environment(self) -> dict[str, Any]:
+        """What `write_environment` wrote, the marks of its data sets among it."""
         try:
             found = json.loads((self.path / "environment.json").read_bytes())
         except (FileNotFoundError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
+            found = {}
+        found = found if isinstance(found, dict) else {}
+        return {**found, "data": found["data"] if isinstance(found.get("data"), dict) else {}}
 
     def append_metrics(self, values: Mapping[str, Any]) -> None:
         with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
@@ -194,8 +196,9 @@ class Run:
         try:
             found = json.loads((self.path / "evals" / f"{name}.json").read_bytes())
         except (FileNotFoundError, ValueError):
-            return {"metrics": {}}
-        return found if isinstance(found, dict) else {"metrics": {}}
+            found = {}
+        sound = isinstance(found, dict) and isinstance(found.get("metrics"), dict)
+        return found if sound else {"metrics": {}}
 
     def scored(self, name: str) -> bool:
         """Whether the weights as they are now have been evaluated under this name."""

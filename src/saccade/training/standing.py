@@ -47,6 +47,10 @@ class Standing:
             best = [] if best is None else [best]
         return cls(**{**state, "best": best})
 
+    def out_of(self, patience: int | None) -> bool:
+        """Whether it has waited for a better evaluation as long as it may."""
+        return patience is not None and self.stale >= patience
+
     def forget_scores(self) -> None:
         """What comes is scored on another dev set, and nothing of before compares with it."""
         self.best, self.best_step, self.stale = [], 0, 0

@@ -16,7 +16,13 @@ from saccade.data.lines import refuse_read_once
 from saccade.errors import InputError
 from saccade.models.contract import learns_by_counting
 from saccade.training import checkpoint
-from saccade.training.adapt import alike, initialise, refuse_other_init, weights_for
+from saccade.training.adapt import (
+    alike,
+    initialise,
+    refuse_counting,
+    refuse_other_init,
+    weights_for,
+)
 from saccade.training.checkpoint import Checkpoint
 from saccade.training.counting import assemble_counting
 from saccade.training.crew import assemble, refuse_batch_statistics
@@ -34,6 +40,8 @@ from saccade.training.settings import Settings, resolve
 from saccade.training.standing import Standing
 from saccade.training.team import Team, gather_team
 from saccade.training.trainer import Events, Trainer
+
+MORE = "more --steps or --minutes go"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,7 +64,8 @@ def train_run(
     with run.locked():
         task, resumed = _begun(run, config, start, events)
         if resumed.finished:
-            events.warn(f"{out} is finished; nothing to do (more --steps or --minutes go on)")
+            raised = "a larger train.patience goes" if resumed.out_of_patience else MORE
+            events.warn(f"{out} is finished; nothing to do ({raised} on)")
             return run
         check_environment(run, resumed.settings, events)
         _train(run, task, resumed, start, events, started_at)
@@ -70,6 +79,7 @@ def _begun(
     settings, allow_code = resolve(config, allow_code=start.allow_code), start.allow_code
     if not run.exists:
         if start.init is not None:
+            refuse_counting(settings)
             like = Run(Path(start.init))
             settings = alike(settings, config, like, resumes=False, allow_code=allow_code)
         settings = decided(settings)
@@ -156,7 +166,7 @@ def _take_up(trainer: Trainer, resumed: Resumed, events: Events) -> None:
     crew = trainer.crew
     # What a model that counts has is made in one update: of a cut run, nothing is worth keeping.
     if resumed.found is not None and not learns_by_counting(crew.module):
-        resumed.restore(trainer)
+        trainer.restore(resumed.found)
         return
     crew.run.cut_metrics(0)
     crew.deal_carries({})

@@ -133,8 +133,7 @@ class Trainer:
         )
 
     def _done(self) -> bool:
-        patience = self.config.patience
-        return self.share >= 1 or (patience is not None and self.standing.stale >= patience)
+        return self.share >= 1 or self.standing.out_of(self.config.patience)
 
     def _guarded(self, loop: Iterator[Update]) -> Update:
         memory = (
