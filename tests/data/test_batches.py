@@ -1,6 +1,7 @@
 """Every example once an epoch, in batches that fit, in an order that is a function."""
 
 import time
+import tracemalloc
 from itertools import chain
 
 import numpy as np
@@ -28,9 +29,15 @@ def some_lengths(count, seed=0):
     return source, np.maximum(1, source + draw.integers(-3, 4, count))
 
 
+def order_of(lengths, batch_tokens, seed):
+    """The order of examples of these lengths, which lie one behind the other in a store."""
+    offsets = (np.concatenate([[0], side.cumsum()]) for side in lengths)
+    return Order(tuple(offsets), batch_tokens, seed)
+
+
 def epoch_of(lengths, batch_tokens, seed, epoch):
     """All batches of an epoch."""
-    order = Order(lengths, batch_tokens, seed)
+    order = order_of(lengths, batch_tokens, seed)
     return [order.at(epoch * len(order) + index)[2] for index in range(len(order))]
 
 
@@ -63,20 +70,20 @@ def test_every_example_once_in_batches_that_fit(pairs, batch_tokens, seed):
 @pytest.mark.usefixtures("window")
 def test_the_order_is_a_function_of_the_step(pairs, batch_tokens, steps):
     lengths = as_lengths(pairs)
-    order = Order(lengths, batch_tokens, seed=5)
+    order = order_of(lengths, batch_tokens, seed=5)
     for step in steps:
         epoch, index, batch = order.at(step)
         plan = epoch_of(lengths, batch_tokens, 5, epoch)
         assert (epoch, index) == divmod(step, len(order))
         assert batch.tolist() == plan[index].tolist()
-        resumed = Order(lengths, batch_tokens, seed=5).at(step)
+        resumed = order_of(lengths, batch_tokens, seed=5).at(step)
         assert resumed[2].tolist() == batch.tolist()
 
 
 @pytest.mark.usefixtures("window")
 def test_steps_in_a_row_walk_through_the_epochs():
     lengths = some_lengths(50)
-    order = Order(lengths, 100, seed=1)
+    order = order_of(lengths, 100, seed=1)
     walked = [order.at(step)[2].tolist() for step in range(2 * len(order))]
     first, second = walked[: len(order)], walked[len(order) :]
     assert sorted(chain(*first)) == sorted(chain(*second)) == list(range(50))
@@ -114,7 +121,7 @@ def test_no_examples():
     nothing = (np.zeros(0, np.int64), np.zeros(0, np.int64))
     assert by_length([]) == []
     with pytest.raises(InputError):
-        Order(nothing, 9, 0)
+        order_of(nothing, 9, 0)
 
 
 @settings(deadline=None)
@@ -148,15 +155,28 @@ def test_padding_on_multi30k(data_file, tmp_path):
     tokenizer = train_tokenizer("bpe", (side for pair in text for side in pair), 4000)
     store = build_store(tmp_path / "store", text, tokenizer, tokenizer, text.fingerprint())
     assert len(store) == 29_000
-    plan = epoch_of(store.lengths, 1150, seed=1, epoch=0)
-    source, target = (real_share(side, plan) for side in store.lengths)
+    lengths = [np.diff(side) for side in store.offsets]
+    plan = epoch_of(lengths, 1150, seed=1, epoch=0)
+    source, target = (real_share(side, plan) for side in lengths)
     assert source > 0.95, "3.2 % of the source positions are padding"
     assert target > 0.995, "0.2 % of the target positions"
     # With few and large batches a side alone may have more: the order is by target first.
-    plan = epoch_of(store.lengths, 4096, seed=1, epoch=0)
-    source, target = (real_share(side, plan) for side in store.lengths)
+    plan = epoch_of(lengths, 4096, seed=1, epoch=0)
+    source, target = (real_share(side, plan) for side in lengths)
     assert source > 0.91, "8.6 % of the source positions are padding"
     assert target > 0.99, "0.7 % of the target positions"
-    real = sum(int((side + 1).sum()) for side in store.lengths)
-    whole = sum(int(padded(side, batch)) for side in store.lengths for batch in plan)
+    real = sum(int((side + 1).sum()) for side in lengths)
+    whole = sum(int(padded(side, batch)) for side in lengths for batch in plan)
     assert real > 0.95 * whole, "4.7 % of all"
+
+
+def test_only_a_window_of_the_corpus_is_in_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(batches, "WINDOW", 1000)
+    np.save(tmp_path / "offsets.npy", np.arange(0, 5 * 400_001, 5))
+    mapped = np.load(tmp_path / "offsets.npy", mmap_mode="r")
+    tracemalloc.start()
+    order = Order((mapped, mapped), 100_000, seed=1)
+    order.at(0)
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < mapped.nbytes / 4

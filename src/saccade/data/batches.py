@@ -16,7 +16,8 @@ from saccade.data.tokenizers import Tokenizer
 from saccade.errors import InputError
 from saccade.randomness import numpy_generator
 
-Lengths = tuple[NDArray[np.int64], NDArray[np.int64]]  # tokens of each source, of each target
+# Where the tokens of each source, and of each target, begin in the store; one more at the end.
+Offsets = tuple[NDArray[np.int64], NDArray[np.int64]]
 Indices = NDArray[np.int64]
 
 WINDOW = 1 << 20  # examples that are sorted together: bounds the memory of a plan
@@ -34,9 +35,8 @@ def split(batch: Indices, pieces: int) -> list[Indices]:
     return [batch[piece::pieces] for piece in range(pieces)]
 
 
-def _windows(lengths: Lengths) -> list[tuple[int, int]]:
+def _windows(count: int) -> list[tuple[int, int]]:
     """Equal stretches of the corpus of at most WINDOW examples: one for all but giant corpora."""
-    count = len(lengths[0])
     pieces = -(-count // WINDOW)
     borders = [count * piece // pieces for piece in range(pieces + 1)] if pieces else []
     return list(pairwise(borders))
@@ -47,7 +47,7 @@ def _window_order(windows: int, seed: int, epoch: int) -> list[int]:
 
 
 def _plan_window(
-    lengths: Lengths, window: tuple[int, int], batch_tokens: int, place: tuple[int, int, int]
+    offsets: Offsets, window: tuple[int, int], batch_tokens: int, place: tuple[int, int, int]
 ) -> list[Indices]:
     """Shuffle, sort by length (ties stay shuffled), cut, shuffle the batches.
 
@@ -55,19 +55,21 @@ def _plan_window(
     """
     seed, epoch, number = place
     draw = numpy_generator(seed, "order", epoch, number)
-    shuffled = draw.permutation(np.arange(*window))
-    source, target = (side[shuffled] for side in lengths)
+    first, last = window
+    shuffled = draw.permutation(np.arange(first, last))
+    # Of what is mapped from the disk, only the window comes into memory.
+    source, target = (np.diff(side[first : last + 1])[shuffled - first] for side in offsets)
     # Sources rise within one target length and fall within the next: no jump between the two.
-    order = shuffled[np.lexsort((np.where(target % 2, -source, source), target))]
-    batches = np.split(order, _cuts(order, lengths, batch_tokens))
+    order = np.lexsort((np.where(target % 2, -source, source), target))
+    cuts = _cuts(np.maximum(source, target)[order] + 1, batch_tokens)
+    batches = np.split(shuffled[order], cuts)
     return [batches[i] for i in draw.permutation(len(batches))]
 
 
-def _cuts(order: Indices, lengths: Lengths, batch_tokens: int) -> list[int]:
-    """Where to cut `order` so that rows x longest, end token included, fits on both sides."""
+def _cuts(widths: NDArray[np.int64], batch_tokens: int) -> list[int]:
+    """Where to cut rows of these widths so that rows x widest fits."""
     cuts, first, widest = [], 0, 0
-    wider = np.maximum(lengths[0][order], lengths[1][order]) + 1
-    for place, width in enumerate(wider.tolist()):
+    for place, width in enumerate(widths.tolist()):
         widest = max(widest, width)
         if place > first and (place - first + 1) * widest > batch_tokens:
             cuts.append(place)
@@ -80,11 +82,12 @@ class Order:
 
     every_row = True  # once an epoch
 
-    def __init__(self, lengths: Lengths, batch_tokens: int, seed: int):
-        if not len(lengths[0]):
+    def __init__(self, offsets: Offsets, batch_tokens: int, seed: int):
+        examples = len(offsets[0]) - 1
+        if not examples:
             raise InputError("no examples to make batches of")
-        self.lengths, self.batch_tokens, self.seed = lengths, batch_tokens, seed
-        self.windows = _windows(lengths)
+        self.offsets, self.batch_tokens, self.seed = offsets, batch_tokens, seed
+        self.windows = _windows(examples)
         # Where the cuts fall depends on lengths alone, so every epoch has as many batches.
         self.counts = [len(self._plan(0, window)) for window in range(len(self.windows))]
         self.cached: tuple[tuple[int, int], list[Indices]] = ((-1, -1), [])
@@ -107,7 +110,7 @@ class Order:
 
     def _plan(self, epoch: int, window: int) -> list[Indices]:
         place = (self.seed, epoch, window)
-        return _plan_window(self.lengths, self.windows[window], self.batch_tokens, place)
+        return _plan_window(self.offsets, self.windows[window], self.batch_tokens, place)
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,10 +54,6 @@ class Store:
     tokens: NDArray[Any]  # uint16, or uint32 for a vocabulary beyond 65,536
     offsets: NDArray[np.int64]
 
-    @property
-    def lengths(self) -> NDArray[np.int64]:
-        return np.diff(self.offsets)
-
 
 @dataclass(frozen=True, slots=True)
 class PairStore:
@@ -71,9 +67,9 @@ class PairStore:
         return len(self.source.offsets) - 1
 
     @property
-    def lengths(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Tokens of each source and each target, without begin and end."""
-        return self.source.lengths, self.target.lengths
+    def offsets(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Where each source and each target begins, mapped from the disk."""
+        return self.source.offsets, self.target.offsets
 
     def pair(self, i: int) -> tuple[NDArray[Any], NDArray[Any]]:
         """The ids of one example, without begin and end."""

@@ -149,7 +149,7 @@ class Translate:
         if summary := store.report.summary():
             limit = f"task.max_length is {self.config.max_length} tokens"
             warn(f"{' '.join(self.config.train)}: {summary} ({limit})")
-        tokens = sum(int(lengths.sum()) for lengths in store.lengths)
+        tokens = sum(int(offsets[-1]) for offsets in store.offsets)
         if told := unknown_told(store.report.unknown, tokens):
             warn(told)
         return store
@@ -158,7 +158,7 @@ class Translate:
         return open_store(folder)
 
     def order(self, store: PairStore, batch_tokens: int, seed: int) -> Order:
-        return Order(store.lengths, batch_tokens, seed)
+        return Order(store.offsets, batch_tokens, seed)
 
     def collate(self, store: PairStore, indices: np.ndarray) -> PairBatch:
         return collate(store, indices, self.source, self.target)
