@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from saccade.blocks.dropout import keyed_dropout
-from saccade.blocks.masks import padding_mask
+from saccade.blocks.masks import masked_softmax, padding_mask
 from saccade.blocks.recording import record_attention, record_inside
 from saccade.blocks.recurrent_attention import (
     ATTENTIONS,
@@ -206,5 +206,8 @@ def test_what_it_computes_can_be_probed_and_switched_off():
     torch.testing.assert_close(inside.averages[:, 0], whole)
     torch.testing.assert_close(inside.scores[:, 0], attention.score(query, keys))
     torch.testing.assert_close((inside.weights @ inside.values)[:, 0], whole)
+    soft = masked_softmax(inside.scores, inside.mask)
+    torch.testing.assert_close(inside.weights, soft * inside.factor)
+    assert inside.probabilities is None
     with without_heads(attention, {"": [0]}):
         assert (attention(query, keys, values, None, steps)[0] == 0).all()

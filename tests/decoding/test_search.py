@@ -133,6 +133,30 @@ def test_stopping_early_changes_nothing(case):
         assert [astuple(each)[:4] for each in ours] == [astuple(each)[:4] for each in theirs]
 
 
+class Told(BeamTree):
+    """Remembers where the best path ended after each step."""
+
+    def __init__(self):
+        super().__init__()
+        self.best = []
+
+    def stepped(self, best):
+        self.best.append(best)
+
+
+@settings(max_examples=60, deadline=None)
+@given(searches())
+def test_after_each_step_the_tree_is_told_what_a_search_that_ended_there_would_find(case):
+    table, lengths, options = case
+    decoder, tree = Table(table), Told()
+    fixed = {"first": BOS, "eos": EOS, "max_lengths": lengths, "options": options}
+    beam_search(decoder, decoder.start(range(len(lengths))), **fixed, tree=tree)
+    for length, ends in enumerate(tree.best, start=1):
+        for sentence, end in ends.items():
+            tokens, _ = reference(table, sentence, length, options)[0]
+            assert [tree.nodes[place].token for place in tree.path(end)] == tokens
+
+
 def test_it_does_stop_early():
     table = torch.full((1, 50, 3, 3), 0.0, dtype=torch.float64)
     table[..., EOS] = 4.0

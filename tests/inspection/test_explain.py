@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 
 import pytest
 import torch
@@ -181,6 +182,77 @@ def test_the_table_holds_the_numbers_it_shows():
     assert "q·k / √K" in found.table()
 
 
+# --- windows and choices: what stands between scores and weights ---------------------------------
+
+LOCAL = {"attention": {"name": "local-predictive", "half_width": 2}}
+HARD = {"weighting": "hard"}
+BETWEEN = {"factor", "probabilities"}
+
+
+@pytest.mark.parametrize("token", range(3))
+def test_a_windows_factor_leads_from_the_softmax_to_the_weights(token):
+    module = Variant("seq2seq", LOCAL).build()
+    found = explain(Reader(module), "", token=token)
+    steps = found.steps
+    soft = masked_softmax(steps.scores[None], steps.allowed[None])[0]
+    torch.testing.assert_close(steps.weights, soft * steps.factor)  # as it is, not made to sum up
+    assert not torch.allclose(steps.weights, soft)
+    torch.testing.assert_close(steps.average, steps.weights @ steps.v)
+    with record_inside(module, "attention") as calls:
+        Reader(module).trace("", None)
+    query = torch.cat([call.query for call in calls], dim=2)[0, :, token : token + 1]
+    centre = module.attention.window.centres(query, len(SOURCE)).item()  # sigma is 1
+    expected = [math.exp(-((place - centre) ** 2) / 2) for place in range(len(SOURCE))]
+    assert steps.factor.tolist() == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("settings", [HARD, {**HARD, **LOCAL}], ids=["global", "local"])
+def test_a_hard_attention_shows_the_probabilities_it_chose_by(settings):
+    found = explain(Reader(Variant("seq2seq", settings).build()), "", token=1)
+    steps = found.steps
+    soft = masked_softmax(steps.scores[None], steps.allowed[None])[0]
+    if steps.factor is not None:
+        soft = soft * steps.factor / (soft * steps.factor).sum()
+    torch.testing.assert_close(steps.probabilities, soft)
+    chosen = torch.nn.functional.one_hot(soft.argmax(), len(SOURCE))
+    assert steps.weights.tolist() == chosen.tolist()
+
+
+WAYS = [
+    (LOCAL, ["score", "factor", "weight"], ["weight softmax(score) times factor"]),
+    (HARD, ["score", "probability", "weight"], ["probability softmax(score)"]),
+    (
+        {**HARD, **LOCAL},
+        ["score", "factor", "probability", "weight"],
+        ["probability softmax(score) times factor, made to sum to one"],
+    ),
+    ({}, ["score", "weight"], []),
+    ({"attention": {"name": "local-monotonic", "half_width": 2}}, ["score", "weight"], []),
+]
+
+
+@pytest.mark.parametrize(("settings", "titles", "told"), WAYS, ids=lambda each: str(each)[:50])
+def test_the_table_has_a_column_for_what_stands_between(settings, titles, told):
+    found = explain(Reader(Variant("seq2seq", settings).build()), "", token=1)
+    lines = found.table().split("\n")
+    head, first = lines[lines.index("") + 1], lines[lines.index("") + 2]
+    assert [word for word in head.split() if word in ("k", "times", "v") or word in titles] == [
+        "k", *titles, "weight", "times", "v",
+    ]  # fmt: skip
+    for name in BETWEEN & {name for name, value in found.to_dict().items() if value is not None}:
+        assert f" {getattr(found.steps, name)[0]:.2f} " in first
+    ways = [line for line in lines[: lines.index("")] if "softmax" in line]
+    assert ways == told
+    assert ("weight 1 for the most probable key" in lines) == ("probability" in titles)
+
+
+def test_keys_behind_the_mask_are_cut_from_every_column():
+    found = explain(Reader(Variant("seq2seq", {**HARD, **LOCAL}).build()), "")
+    allowed = torch.tensor([True, True, True, False])
+    cut = dataclasses.replace(found, steps=dataclasses.replace(found.steps, allowed=allowed))
+    assert "and 1 later token, masked" in cut.table()
+
+
 # --- an attention that shows its weights alone ---------------------------------------------------
 
 
@@ -211,8 +283,8 @@ def test_what_an_attention_does_not_show_is_left_out():
     assert found.steps.weights.tolist() == [0, 1, 0, 0]
     assert found.formula == ""
     assert {name for name, value in found.to_dict().items() if value is None} == {
-        "q", "k", "products", "scale", "scores", "allowed", "v", "weighted", "average",
-        "joined", "output",
+        "q", "k", "products", "scale", "scores", "allowed", "factor", "probabilities", "v",
+        "weighted", "average", "joined", "output",
     }  # fmt: skip
     assert [line.split()[-1] for line in found.table().split("\n")[2:]] == [
         "weight", "0.00", "1.00", "0.00", "0.00", "1.00",

@@ -2,6 +2,7 @@
 
 import math
 from collections import Counter, defaultdict
+from typing import get_args, get_type_hints
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from saccade.blocks.counts import Successors
 from saccade.errors import InputError
 from saccade.models.markov import Markov, MarkovConfig
-from saccade.models.ngrams import one_discount, three_discounts
+from saccade.models.ngrams import CHAINS, one_discount, three_discounts
 
 A, B, C, D = range(4)
 TEXT = [A, B, A, B, C, B, D]
@@ -217,6 +218,20 @@ def test_smoothed_votes_are_whole_votes_mixed_with_the_first_order():
         expected = (bare * total - discount).clamp(min=0) / total + kinds * discount / total * first
         torch.testing.assert_close(ballot, expected, rtol=0, atol=1e-6)
         assert ballot.sum().item() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("smoothing", CHAINS)
+def test_votes_are_discounted_as_the_first_order_is(smoothing):
+    counts = np.array([1] * 4 + [2] * 3 + [3] * 2 + [4] + [9])
+    reader = fitted([TEXT, [A, C, D, B, B, A]], order=2, skips=True, smoothing=smoothing).reader
+    taken = {"none": 0.0, "kneser-ney": 0.4, "modified-kneser-ney": 2.2}[smoothing]  # of a 3
+    assert reader.first.estimate(counts)[2] == pytest.approx(taken)
+    expected = reader.first.estimate(reader.pairs.counts.numpy())
+    assert reader.discounts.tolist() == pytest.approx(expected)
+
+
+def test_a_config_names_the_chains_there_are():
+    assert get_args(get_type_hints(MarkovConfig)["smoothing"]) == (*CHAINS,)
 
 
 def test_tables_too_large_to_write_out_or_to_count_are_refused():

@@ -12,7 +12,8 @@ from serving.strict_json import strict
 
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError
-from saccade.serving import folder, trace
+from saccade.inspection.explain import Explanation, Steps
+from saccade.serving import folder, schemas, trace
 from saccade.serving.app import create_app
 from saccade.serving.engine import Engine
 from saccade.serving.schemas import Decoding
@@ -239,6 +240,15 @@ def test_explain_gives_the_numbers_of_one_head(client: TestClient) -> None:
     products = torch.tensor(found["k"]) @ torch.tensor(found["q"])
     torch.testing.assert_close(products, torch.tensor(found["products"]))
     torch.testing.assert_close(products / found["scale"], torch.tensor(found["scores"]))
+
+
+def test_every_step_of_an_explanation_is_sent() -> None:
+    ones = torch.ones(2)
+    steps = Steps(weights=ones / 2, factor=ones, probabilities=ones / 4)
+    made = Explanation("attention", 0, 1, 0, "x", ["a", "b"], "", steps)
+    sent = schemas.Explanation(**made.to_dict()).model_dump()
+    assert sent == made.to_dict()
+    assert (sent["factor"], sent["probabilities"]) == ([1, 1], [0.25, 0.25])
 
 
 @pytest.mark.parametrize("length", [3, 40], ids=["within", "beyond the context"])

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from saccade.errors import InputError, nearest
 
-BY_QUERY = ("weights", "query", "scores", "mask", "averages")  # parts with a row a query
+# The parts with a row a query.
+BY_QUERY = ("weights", "query", "scores", "mask", "factor", "probabilities", "averages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Inside:
     scores: Float[Tensor, "B H T S"] | None = None  # before mask and softmax
     mask: Bool[Tensor, "#B #H #T S"] | None = None
     averages: Float[Tensor, "B H T P"] | None = None  # of the values, before any head is left out
+    factor: Float[Tensor, "B H T S"] | None = None  # of a window, on what the softmax gives
+    probabilities: Float[Tensor, "B H T S"] | None = None  # that a hard attention chooses by
 
     def of(self, heads: slice, queries: slice) -> "Inside":
         """A copy on the CPU, of some heads and queries."""

@@ -10,6 +10,7 @@ hard: one place, drawn while training). Widths: M of the memory, Q of a query, P
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -214,9 +215,7 @@ class Hard(Observed):
     def forward(
         self, query: Float[Tensor, "B T Q"], logits: Float[Tensor, "B T S"], focus: Focus
     ) -> tuple[Float[Tensor, "B T S"], Choice | None]:
-        if focus.log_factor is not None:
-            logits = logits + focus.log_factor
-        probabilities = masked_softmax(logits, focus.mask)
+        probabilities = self.probabilities(logits, focus)
         if self.watcher is not None:
             self.watcher(probabilities.unsqueeze(1))
         place = (
@@ -227,6 +226,13 @@ class Hard(Observed):
         chosen = torch.zeros_like(probabilities).scatter(-1, place, 1.0)
         chosen = chosen * (probabilities > 0)  # nothing to look at: nothing is
         return chosen, self._choice(query, probabilities, chosen) if self.training else None
+
+    @staticmethod
+    def probabilities(logits: Float[Tensor, "B T S"], focus: Focus) -> Float[Tensor, "B T S"]:
+        """What a place is chosen by: softmax(logits + the log of the window's factor)."""
+        if focus.log_factor is not None:
+            logits = logits + focus.log_factor
+        return masked_softmax(logits, focus.mask)
 
     def teach(
         self, choice: Choice, losses: Float[Tensor, "B T"]
@@ -309,11 +315,30 @@ class RecurrentAttention(Observed):
         if self.watcher is not None:
             self.watcher(weights.unsqueeze(1))
         if self.probe is not None:
-            mask = None if focus.mask is None else focus.mask.unsqueeze(1)
-            query, keys, values, scores = (x.unsqueeze(1) for x in (query, keys, values, scores))
-            parts = (query, keys, values, scores, mask, contexts.unsqueeze(1))
-            self.probe(Inside(weights.unsqueeze(1), *parts))
+            parts = {"query": query, "keys": keys, "values": values, "averages": contexts}
+            self.probe(self._inside(weights, scores, focus, parts))
         return self.kept(contexts.unsqueeze(1)).squeeze(1), choice
+
+    def _inside(
+        self,
+        weights: Float[Tensor, "B T S"],
+        scores: Float[Tensor, "B T S"],
+        focus: Focus,
+        parts: dict[str, Tensor],
+    ) -> Inside:
+        """What was computed, as of one head, with all that leads from scores to weights."""
+        chosen_by = getattr(self.weighting, "probabilities", None)
+        between = {
+            "scores": scores,
+            "mask": focus.mask,
+            "factor": None if focus.log_factor is None else focus.log_factor.exp(),
+            "probabilities": None if chosen_by is None else chosen_by(scores, focus),
+            "weights": weights,
+        }
+        found: dict[str, Any] = {
+            name: None if x is None else x.unsqueeze(1) for name, x in (parts | between).items()
+        }
+        return Inside(**found)
 
 
 class NoAttention(nn.Module):

@@ -167,6 +167,7 @@ def beam_search(
         beams.node[grown.new] = forest.add(parents[grown.row], grown)
         if tree is not None:
             forest.record(tree, sentences, parents, considered, eos)
+            tree.stepped(forest.ends(beams))
         ended = beams.ended(position + 1, early=tree is None)
         if ended.any():
             returned |= beams.leave(ended)
@@ -333,6 +334,14 @@ class _Forest:
             )
             if node is not None:
                 self.places[node] = place
+
+    def ends(self, beams: _Beams) -> dict[int, int]:
+        """The node of the beam tree in which the best path of each sentence ends so far."""
+        best = beams.node[:, 0].tolist()  # they stand best first
+        return {
+            sentence: self.places[node]
+            for sentence, node in zip(beams.sentence.tolist(), best, strict=True)
+        }
 
     def hypotheses(
         self, ends: dict[int, list[int]], eos: int, length_penalty: float, tree: BeamTree | None

@@ -1,5 +1,6 @@
 """The tree a beam search grew: every candidate it considered, for the explorer to draw."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 ROOT = -1
@@ -29,6 +30,9 @@ class BeamTree:
         """Append a candidate; its index."""
         self.nodes.append(node)
         return len(self.nodes) - 1
+
+    def stepped(self, best: Mapping[int, int]) -> None:
+        """Told after every step: where the best path so far ends, by sentence still searched."""
 
     def path(self, index: int) -> list[int]:
         """The nodes from the first token to this one."""

@@ -3,6 +3,7 @@
     q, every k, q.k, divided by sqrt(K), masked, softmax, weights times v, their sum; then all
     heads side by side, times W^o.
 
+A window's factor, and the probabilities a hard attention chooses by, stand before the weights.
 What an attention does not have (a recurrent one may show its weights alone) is left out.
 """
 
@@ -57,7 +58,9 @@ FORMULAS: dict[type[Score], str] = {
 PRODUCTS = (Dot, ScaledDot, General)  # their first step is the product of q and a (prepared) k
 
 
-BY_KEY = ("k", "products", "scores", "allowed", "weights", "v", "weighted")
+BY_KEY = (
+    "k", "products", "scores", "allowed", "factor", "probabilities", "weights", "v", "weighted",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +73,9 @@ class Steps:
     scale: float | None = None  # sqrt(K)
     scores: Float[Tensor, " S"] | None = None  # divided by it
     allowed: Bool[Tensor, " S"] | None = None  # by the mask
-    weights: Float[Tensor, " S"]  # softmax of what is allowed
+    factor: Float[Tensor, " S"] | None = None  # of the window, on the softmax of what is allowed
+    probabilities: Float[Tensor, " S"] | None = None  # that a hard attention chooses by
+    weights: Float[Tensor, " S"]  # softmax of what is allowed, times the factor; or the choice
     v: Float[Tensor, "S P"] | None = None
     weighted: Float[Tensor, "S P"] | None = None  # weights times v
     average: Float[Tensor, " P"] | None = None  # their sum: what the head found
@@ -146,6 +151,7 @@ class Explanation:
         lines = [f"{label(self.query)} (token {self.token}) in {self.layer}, head {self.head}"]
         if self.formula:
             lines.append(f"score {self.formula}")
+        lines += _weighing(steps)
         if steps.q is not None:
             lines.append(f"q {vector(steps.q)}")
         lines += ["", *table(shown._columns())]
@@ -181,6 +187,11 @@ class Explanation:
         if steps.scores is not None:
             title = "score" if steps.scale is None else f"/ √{round(steps.scale**2)}"
             columns.append([title, *_decimals(steps.scores, steps.allowed), ""])
+        if steps.factor is not None:
+            columns.append(["factor", *_decimals(steps.factor), ""])
+        if steps.probabilities is not None:
+            total = f"{steps.probabilities.sum():.2f}"
+            columns.append(["probability", *_decimals(steps.probabilities), total])
         columns.append(["weight", *_decimals(steps.weights), f"{steps.weights.sum():.2f}"])
         if steps.weighted is not None and steps.average is not None:
             columns.append(["weight times v", *map(vector, steps.weighted), vector(steps.average)])
@@ -278,6 +289,8 @@ def _steps(inside: Inside, attention: Observed, head: int) -> Steps:
         scale=math.sqrt(len(q)) if score is ScaledDot and q is not None else None,
         scores=seen["scores"],
         allowed=allowed,
+        factor=seen["factor"],
+        probabilities=seen["probabilities"],
         weights=weights,
         v=v,
         weighted=None if v is None else weights[:, None] * v,
@@ -292,6 +305,15 @@ def _formula(attention: Observed) -> str:
     if score is None:
         return ""
     return FORMULAS.get(type(score), type(score).__name__)
+
+
+def _weighing(steps: Steps) -> list[str]:
+    """How scores become weights, where it is not by softmax alone."""
+    soft = "softmax(score)" if steps.factor is None else "softmax(score) times factor"
+    if steps.probabilities is not None:
+        whole = "" if steps.factor is None else ", made to sum to one"
+        return [f"probability {soft}{whole}", "weight 1 for the most probable key"]
+    return [] if steps.factor is None else [f"weight {soft}"]
 
 
 def _plain(value: Tensor | float | None) -> Any:

@@ -17,6 +17,27 @@ from torch import Tensor, nn
 from saccade.blocks.counts import Successors
 
 Discounts = tuple[float, float, float]  # for counts of 1, 2, and 3 or more
+Estimate = Callable[[Int[np.ndarray, " G"]], Discounts]
+
+
+def no_discounts(_counts: Int[np.ndarray, " G"]) -> Discounts:
+    return (0.0, 0.0, 0.0)
+
+
+def one_discount(counts: Int[np.ndarray, " G"]) -> Discounts:
+    """D = n1 / (n1 + 2 n2) (Ney et al. 1994), or 1/2 where the counts do not tell."""
+    n1, n2 = ((counts == number).sum() for number in (1, 2))
+    discount = float(n1 / (n1 + 2 * n2)) if n1 and n2 else 0.5
+    return (discount, discount, discount)
+
+
+def three_discounts(counts: Int[np.ndarray, " G"]) -> Discounts:
+    """D_i = i - (i + 1) Y n_(i+1) / n_i, Y = n1 / (n1 + 2 n2); i/2 where the counts do not tell."""
+    n = [int((counts == number).sum()) for number in range(5)]
+    share = n[1] / (n[1] + 2 * n[2]) if n[1] else 0.0
+    found = [i - (i + 1) * share * n[i + 1] / n[i] if n[i] else 0.0 for i in (1, 2, 3)]
+    one, two, more = (d if 0 < d < i else i / 2 for i, d in enumerate(found, 1))
+    return (one, two, more)
 
 
 class Chain(nn.Module):
@@ -24,8 +45,9 @@ class Chain(nn.Module):
 
     beginnings = False  # is "nothing before" a context of its own?
 
-    def __init__(self, vocab_size: int, order: int):
+    def __init__(self, vocab_size: int, order: int, estimate: Estimate = no_discounts):
         super().__init__()
+        self.estimate = estimate
         self.vocab_size, self.order, self.outside = vocab_size, order, vocab_size
         self.levels: Any = nn.ModuleList(Successors(vocab_size) for _ in range(order + 1))
 
@@ -93,11 +115,8 @@ class KneserNey(Chain):
     beginnings = True
     discounts: Float[Tensor, "levels 3"]
 
-    def __init__(
-        self, vocab_size: int, order: int, estimate: Callable[[Int[np.ndarray, " G"]], Discounts]
-    ):
-        super().__init__(vocab_size, order)
-        self.estimate = estimate
+    def __init__(self, vocab_size: int, order: int, estimate: Estimate):
+        super().__init__(vocab_size, order, estimate)
         self.register_buffer("discounts", torch.zeros(order + 1, 3, dtype=torch.float64))
 
     def fit(self, text: Int[np.ndarray, " T"], ages: Int[np.ndarray, " T"]) -> None:
@@ -130,33 +149,8 @@ class KneserNey(Chain):
         return found
 
 
-def no_discounts(_counts: Int[np.ndarray, " G"]) -> Discounts:
-    return (0.0, 0.0, 0.0)
-
-
-def one_discount(counts: Int[np.ndarray, " G"]) -> Discounts:
-    """D = n1 / (n1 + 2 n2) (Ney et al. 1994), or 1/2 where the counts do not tell."""
-    n1, n2 = ((counts == number).sum() for number in (1, 2))
-    discount = float(n1 / (n1 + 2 * n2)) if n1 and n2 else 0.5
-    return (discount, discount, discount)
-
-
-def three_discounts(counts: Int[np.ndarray, " G"]) -> Discounts:
-    """D_i = i - (i + 1) Y n_(i+1) / n_i, Y = n1 / (n1 + 2 n2); i/2 where the counts do not tell."""
-    n = [int((counts == number).sum()) for number in range(5)]
-    share = n[1] / (n[1] + 2 * n[2]) if n[1] else 0.0
-    found = [i - (i + 1) * share * n[i + 1] / n[i] if n[i] else 0.0 for i in (1, 2, 3)]
-    one, two, more = (d if 0 < d < i else i / 2 for i, d in enumerate(found, 1))
-    return (one, two, more)
-
-
-CHAINS: dict[str, Callable[[int, int], Chain]] = {
+CHAINS: dict[str, Callable[[int, int], Chain]] = {  # by smoothing
     "none": Frequencies,
     "kneser-ney": partial(KneserNey, estimate=one_discount),
     "modified-kneser-ney": partial(KneserNey, estimate=three_discounts),
-}
-ESTIMATES: dict[str, Callable[[Int[np.ndarray, " G"]], Discounts]] = {
-    "none": no_discounts,
-    "kneser-ney": one_discount,
-    "modified-kneser-ney": three_discounts,
 }

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from saccade.blocks.counts import Successors, make_room
 from saccade.errors import InputError
-from saccade.models.ngrams import CHAINS, ESTIMATES
+from saccade.models.ngrams import CHAINS
 
 MOST_WORDS = 1 << 20  # whose triples fit into an int64
 DENSE = 256  # words of the largest vocabulary whose tables are written out in full
@@ -45,7 +45,7 @@ class Skips(nn.Module):
     def __init__(self, vocab_size: int, window: int, smoothing: str, min_gain: float | None):
         super().__init__()
         self.vocab_size, self.window, self.outside = vocab_size, window, vocab_size
-        self.min_gain, self.estimate = min_gain, ESTIMATES[smoothing]  # None: keep all pairs
+        self.min_gain = min_gain  # None: keep all pairs
         self.first = CHAINS[smoothing](vocab_size, 1)
         self.pairs = Successors(vocab_size)  # keys: current * V + earlier
         self.register_buffer("mask", torch.zeros(0, dtype=torch.bool))
@@ -57,7 +57,7 @@ class Skips(nn.Module):
         """Count all (earlier, current, next) of the window, and learn the mask."""
         self.first.fit(text, ages)
         self.pairs.fill(*_merged(self._triples(text, ages)))
-        estimated = self.estimate(self.pairs.counts.cpu().numpy())
+        estimated = self.first.estimate(self.pairs.counts.cpu().numpy())
         self.discounts = torch.tensor(estimated, dtype=torch.float64).to(self.discounts)
         kept = np.ones(len(self.pairs.keys), dtype=bool)
         if self.min_gain is not None:

@@ -1,7 +1,7 @@
 """How a task's predictions become answers: a table by task, one class each."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast, runtime_checkable
 
 import torch
@@ -236,21 +236,9 @@ class GrowingTree(BeamTree):
 
     def __init__(self, on_step: Callable[[list[int]], None]):
         super().__init__()
-        self.on_step, self.step = on_step, 0
+        self.on_step = on_step
 
-    def add(self, node: Any) -> int:
-        if node.step > self.step:  # all candidates of the last step are there
-            self._tell(self.step)
-            self.step = node.step
-        return super().add(node)
-
-    def _tell(self, step: int) -> None:
-        """Of the paths kept, ended ones too, the best by its mean log-probability a token."""
-        paths = [
-            place
-            for place, node in enumerate(self.nodes)
-            if node.kept and (node.step == step or node.finished)
-        ]
-        if paths:
-            best = max(paths, key=lambda n: self.nodes[n].log_prob / (self.nodes[n].step + 1))
-            self.on_step([self.nodes[place].token for place in self.path(best)])
+    def stepped(self, best: Mapping[int, int]) -> None:
+        """Of the paths still kept, ended ones too, the one that the search ranks first."""
+        (end,) = best.values()
+        self.on_step([self.nodes[place].token for place in self.path(end)])

@@ -215,6 +215,8 @@ class Explanation(Strict):
     scale: float | None
     scores: Vector | None
     allowed: list[bool] | None
+    factor: Vector | None = None
+    probabilities: Vector | None = None
     weights: Vector
     v: list[Vector] | None
     weighted: list[Vector] | None

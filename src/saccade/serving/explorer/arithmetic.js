@@ -72,8 +72,14 @@ function columnsOf(found) {
       (i) => (found.allowed && !found.allowed[i] ? "masked" : number(found.scores[i])),
     );
   }
-  const total = found.weights.reduce((a, b) => a + b, 0);
-  add("weights", "softmax", (i) => two(found.weights[i]), two(total));
+  const total = (values) => two(values.reduce((a, b) => a + b, 0));
+  if (found.factor) add("factor", "factor", (i) => two(found.factor[i]));
+  if (found.probabilities) {
+    const cell = (i) => two(found.probabilities[i]);
+    add("probabilities", soft(found), cell, total(found.probabilities));
+  }
+  const title = found.probabilities ? "choice" : soft(found);
+  add("weights", title, (i) => two(found.weights[i]), total(found.weights));
   if (found.weighted) {
     const width = found.weighted[0].length;
     const shown = Math.min(NUMBERS, width);
@@ -85,6 +91,11 @@ function columnsOf(found) {
     );
   }
   return columns;
+}
+
+// A window may put a factor on what the softmax gives.
+function soft(found) {
+  return found.factor ? "softmax × factor" : "softmax";
 }
 
 function drawTable(found, shown) {
@@ -149,10 +160,12 @@ function walk(found, table, image) {
       found.scale === null ? "score" : "÷ √K",
       found.scores && (found.scale === null ? `The score: ${found.formula}.` : divided(found.scale)),
     ],
+    ["factor", "factor", found.factor && "The window's, smaller the farther a key is from its middle."],
+    ["probabilities", soft(found), found.probabilities && weighed(found)],
     [
       "weights",
-      "softmax",
-      "e to each score, divided by their sum: weights that add up to one. Masked keys get exactly zero.",
+      found.probabilities ? "choice" : soft(found),
+      found.probabilities ? "One for the most probable key, zero for all others." : weighed(found),
     ],
     [
       "weighted",
@@ -193,6 +206,13 @@ function walk(found, table, image) {
     ),
     said,
   );
+}
+
+function weighed(found) {
+  const what = found.probabilities ? "probabilities" : "weights";
+  const times = found.probabilities ? ", times its factor, made to add up to one" : ", times its factor";
+  const end = found.factor ? times : `: ${what} that add up to one`;
+  return `e to each score, divided by their sum${end}. Masked keys get exactly zero.`;
 }
 
 function divided(scale) {
