@@ -139,18 +139,6 @@ def test_every_norm_fits_every_place(name, place):
     assert x.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("name", NORMS)
-@pytest.mark.parametrize("place", PLACEMENTS)
-def test_padding_counts_in_no_place(name, place):
-    x, mask, f = torch.randn(B, T, D), padding_mask(torch.tensor([5, 2, 3, 3]), T), nn.Linear(D, D)
-    clean, dirty = (PLACEMENTS[place](D, NORMS[name]) for _ in range(2))
-    a, b = clean(x, f, mask), dirty(x.masked_fill(~mask.unsqueeze(-1), 1e3), f, mask)
-    torch.testing.assert_close(a[mask], b[mask])
-    torch.testing.assert_close(clean.state_dict(), dirty.state_dict())
-    if name != "batch":  # they look at one token: nothing else is told
-        assert torch.equal(a, clean(x, f))
-
-
 def test_the_three_formulas():
     f, x = nn.Linear(D, D), torch.randn(B, T, D)
     post, pre, output = (shuffle_weights(part(D)) for part in (PostNorm, PreNorm, OutputNorm))

@@ -32,8 +32,7 @@ class BatchNormOverTime(nn.Module):
     """Batch norm for sequences: mean and variance over the batch, at each time step apart.
 
     What layer norm avoids: it depends on the other sequences of the batch (with one alone, all is
-    zero), it must be told what is padding, and it has no statistics for a time step that training
-    never reached.
+    zero), and it has no statistics for a time step that training never reached.
     """
 
     depends_on_batch = True  # accumulation and several ranks would change the result
@@ -126,20 +125,9 @@ class Placement(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(
-        self,
-        x: Float[Tensor, "*B D"],
-        sublayer: Callable[[Tensor], Tensor],
-        mask: Bool[Tensor, "*B"] | None = None,
+        self, x: Float[Tensor, "*B D"], sublayer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "*B D"]:
         raise NotImplementedError
-
-    def normed(
-        self, x: Float[Tensor, "*B D"], mask: Bool[Tensor, "*B"] | None
-    ) -> Float[Tensor, "*B D"]:
-        """The norm of x; one that measures the batch is told what is padding (mask False)."""
-        if mask is not None and getattr(self.norm, "depends_on_batch", False):
-            return self.norm(x, mask)
-        return self.norm(x)
 
     @staticmethod
     def final_norm(dim: int, norm: Callable[[int], nn.Module] = LayerNorm) -> nn.Module:
@@ -151,12 +139,9 @@ class PostNorm(Placement):
     """Vaswani et al. 2017, 3.1:  LN(x + f(x))."""
 
     def forward(
-        self,
-        x: Float[Tensor, "*B D"],
-        sublayer: Callable[[Tensor], Tensor],
-        mask: Bool[Tensor, "*B"] | None = None,
+        self, x: Float[Tensor, "*B D"], sublayer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "*B D"]:
-        return self.normed(x + self.dropout(sublayer(x)), mask)
+        return self.norm(x + self.dropout(sublayer(x)))
 
     @staticmethod
     def final_norm(
@@ -171,24 +156,18 @@ class PreNorm(Placement):
     """Xiong et al. 2020:  x + f(LN(x)), trains without warm-up."""
 
     def forward(
-        self,
-        x: Float[Tensor, "*B D"],
-        sublayer: Callable[[Tensor], Tensor],
-        mask: Bool[Tensor, "*B"] | None = None,
+        self, x: Float[Tensor, "*B D"], sublayer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "*B D"]:
-        return x + self.dropout(sublayer(self.normed(x, mask)))
+        return x + self.dropout(sublayer(self.norm(x)))
 
 
 class OutputNorm(Placement):
     """Normalise what is added, not the sum:  x + LN(f(x))."""
 
     def forward(
-        self,
-        x: Float[Tensor, "*B D"],
-        sublayer: Callable[[Tensor], Tensor],
-        mask: Bool[Tensor, "*B"] | None = None,
+        self, x: Float[Tensor, "*B D"], sublayer: Callable[[Tensor], Tensor]
     ) -> Float[Tensor, "*B D"]:
-        return x + self.normed(self.dropout(sublayer(x)), mask)
+        return x + self.norm(self.dropout(sublayer(x)))
 
 
 PLACEMENTS: dict[str, type[Placement]] = {"post": PostNorm, "pre": PreNorm, "output": OutputNorm}
