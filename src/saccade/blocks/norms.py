@@ -32,7 +32,8 @@ class BatchNormOverTime(nn.Module):
     """Batch norm for sequences: mean and variance over the batch, at each time step apart.
 
     What layer norm avoids: it depends on the other sequences of the batch (with one alone, all is
-    zero), and it has no statistics for a time step that training never reached.
+    zero), it must be told what is padding, which a `Placement` does not, and it has no statistics
+    for a time step that training never reached.
     """
 
     depends_on_batch = True  # accumulation and several ranks would change the result
