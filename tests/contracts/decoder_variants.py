@@ -6,7 +6,7 @@ from typing import Any
 import torch
 
 from saccade.blocks.sequences import Padded
-from saccade.inspection.contracts import Sourceless
+from saccade.inspection.model_checks import Sourceless
 from saccade.models import MODELS
 
 VOCAB, BOS, EOS = 13, 1, 2

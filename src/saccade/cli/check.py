@@ -10,7 +10,7 @@ from saccade.cli.terminal import note, say
 from saccade.errors import InputError
 
 if TYPE_CHECKING:
-    from saccade.inspection.score_contract import Check
+    from saccade.inspection.score_checks import Check
 
 
 def check(name: str, /) -> int:
@@ -41,9 +41,9 @@ def check(name: str, /) -> int:
 
 def checks_for(cls: Any) -> tuple[str, Mapping[str, "Check"]]:
     """What a class is, by what it has: a score, a model or a task, and the checks of that kind."""
-    from saccade.inspection.contracts import model_checks
-    from saccade.inspection.score_contract import SCORE_CHECKS
-    from saccade.tasks.task_contract import TASK_CHECKS
+    from saccade.inspection.model_checks import model_checks
+    from saccade.inspection.score_checks import SCORE_CHECKS
+    from saccade.tasks.task_checks import TASK_CHECKS
 
     kinds: dict[str, tuple[tuple[str, ...], Mapping[str, Check]]] = {
         "model": (("start", "step", "Config"), model_checks(cls)),
@@ -63,7 +63,7 @@ def checks_for(cls: Any) -> tuple[str, Mapping[str, "Check"]]:
 
 def _tested(test: "Check", cls: object) -> tuple[str, str]:
     """The verdict, and why it is so."""
-    from saccade.inspection.score_contract import UncheckedError
+    from saccade.inspection.score_checks import UncheckedError
 
     try:
         test(cls)

@@ -1,7 +1,7 @@
 """What a model promises: all that tasks and commands ask of it. `saccade check` looks for it first.
 
 How it must behave (no future, no padding, step by step as at once) is tested by
-`inspection/contracts.py`. A model that learns by counting, `counts = True`, has `fit(texts)` and
+`inspection/model_checks.py`. A model that learns by counting, `counts = True`, has `fit(texts)` and
 neither `output_weight` nor `alignment_layers`.
 """
 

@@ -8,8 +8,8 @@ from typing import Any, Literal, overload
 import torch
 from torch import nn
 
-from saccade.blocks.packed import pack
 from saccade.blocks.quantized import quantize
+from saccade.blocks.weight_layout import pack
 from saccade.data.lines import file_names
 from saccade.decoding.options import DecodeOptions
 from saccade.decoding.tree import BeamTree

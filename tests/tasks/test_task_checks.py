@@ -10,8 +10,8 @@ import torch
 
 from saccade.data.batches import Order, PairBatch
 from saccade.errors import InputError
-from saccade.inspection.score_contract import Check, UncheckedError
-from saccade.tasks import task_contract
+from saccade.inspection.score_checks import Check, UncheckedError
+from saccade.tasks import task_checks
 from saccade.tasks.generate import Generate
 from saccade.tasks.metrics import Metric
 from saccade.tasks.task import Objective, Term
@@ -267,45 +267,45 @@ class Shrinks(Translate):
 @pytest.mark.parametrize(
     ("cls", "check", "message"),
     [
-        (Backwards, task_contract.predicts_each_text, "not in order"),
-        (SkipsBlanks, task_contract.predicts_each_text, "5 texts gave 4 predictions"),
-        (CountsNeighbours, task_contract.predicts_each_text, "alone is not as in a batch"),
-        (Unlike, task_contract.predicts_each_text, "a list of Predictions, not None"),
-        (CannotStream, task_contract.has_members, "lacks stream "),
+        (Backwards, task_checks.predicts_each_text, "not in order"),
+        (SkipsBlanks, task_checks.predicts_each_text, "5 texts gave 4 predictions"),
+        (CountsNeighbours, task_checks.predicts_each_text, "alone is not as in a batch"),
+        (Unlike, task_checks.predicts_each_text, "a list of Predictions, not None"),
+        (CannotStream, task_checks.has_members, "lacks stream "),
         (
             Bare,
-            task_contract.has_members,
+            task_checks.has_members,
             "lacks kind, usual_model, defaults, options, dec",
         ),
-        (Unsaid, task_contract.has_a_config, "options must be a DecodeOptions, not None"),
-        (Unusual, task_contract.has_a_config, "'gpt' does not do 'translate'"),
-        (Dateless, task_contract.has_a_config, "train and dev"),
-        (Loose, task_contract.has_a_config, "tables such as"),
-        (Listless, task_contract.orders_by_seed_and_step, "must give an Order"),
-        (Draws, task_contract.orders_by_seed_and_step, "asked again gives other rows"),
-        (NeverTheSame, task_contract.orders_by_seed_and_step, "another order of the seed"),
-        (NoEpochs, task_contract.orders_by_seed_and_step, r"\(1, \d+\) of \d+ an epoch, not \(0"),
-        (Skips, task_contract.orders_by_seed_and_step, "each of the 70 rows of the store once"),
-        (Uncollated, task_contract.gives_loss_terms, "must give a Batch"),
-        (Aimless, task_contract.gives_loss_terms, "must give a module with `terms`"),
-        (Nothing, task_contract.gives_loss_terms, "not None"),
-        (Strange, task_contract.gives_loss_terms, "'other' is not in `terms`"),
-        (Untyped, task_contract.gives_loss_terms, "must be a Term"),
-        (Infinite, task_contract.gives_loss_terms, "is inf: it must be finite"),
-        (Miscounts, task_contract.gives_loss_terms, r"the term counts (\d+), its batch (?!\1)"),
-        (Taught, task_contract.gives_loss_terms, "no gradient"),
-        (Forgetful, task_contract.gives_loss_terms, "open does not find"),
-        (Averages, task_contract.adds_up, "micro-batches sum to"),
-        (CountsWidth, task_contract.adds_up, "micro-batches count"),
-        (CarriesTogether, task_contract.adds_up, "micro-batches sum to"),
-        (Scoreless, task_contract.scores, "must give an Evaluation, not None"),
-        (Unmeasured, task_contract.scores, "units gives no work"),
-        (Tensors, task_contract.scores, "a measure must be what JSON can hold"),
-        (Undefined, task_contract.scores, "'hope' is nan"),
-        (Unexampled, task_contract.scores, "must be dicts, one an example"),
-        (Remembers, task_contract.scores, "the order of measuring changes metrics"),
-        (Reloads, task_contract.loads_as_prepared, r"after load 'b c d' gives '\?'"),
-        (Shrinks, task_contract.loads_as_prepared, "after load fingerprints is {}"),
+        (Unsaid, task_checks.has_a_config, "options must be a DecodeOptions, not None"),
+        (Unusual, task_checks.has_a_config, "'gpt' does not do 'translate'"),
+        (Dateless, task_checks.has_a_config, "train and dev"),
+        (Loose, task_checks.has_a_config, "tables such as"),
+        (Listless, task_checks.orders_by_seed_and_step, "must give an Order"),
+        (Draws, task_checks.orders_by_seed_and_step, "asked again gives other rows"),
+        (NeverTheSame, task_checks.orders_by_seed_and_step, "another order of the seed"),
+        (NoEpochs, task_checks.orders_by_seed_and_step, r"\(1, \d+\) of \d+ an epoch, not \(0"),
+        (Skips, task_checks.orders_by_seed_and_step, "each of the 70 rows of the store once"),
+        (Uncollated, task_checks.gives_loss_terms, "must give a Batch"),
+        (Aimless, task_checks.gives_loss_terms, "must give a module with `terms`"),
+        (Nothing, task_checks.gives_loss_terms, "not None"),
+        (Strange, task_checks.gives_loss_terms, "'other' is not in `terms`"),
+        (Untyped, task_checks.gives_loss_terms, "must be a Term"),
+        (Infinite, task_checks.gives_loss_terms, "is inf: it must be finite"),
+        (Miscounts, task_checks.gives_loss_terms, r"the term counts (\d+), its batch (?!\1)"),
+        (Taught, task_checks.gives_loss_terms, "no gradient"),
+        (Forgetful, task_checks.gives_loss_terms, "open does not find"),
+        (Averages, task_checks.adds_up, "micro-batches sum to"),
+        (CountsWidth, task_checks.adds_up, "micro-batches count"),
+        (CarriesTogether, task_checks.adds_up, "micro-batches sum to"),
+        (Scoreless, task_checks.scores, "must give an Evaluation, not None"),
+        (Unmeasured, task_checks.scores, "units gives no work"),
+        (Tensors, task_checks.scores, "a measure must be what JSON can hold"),
+        (Undefined, task_checks.scores, "'hope' is nan"),
+        (Unexampled, task_checks.scores, "must be dicts, one an example"),
+        (Remembers, task_checks.scores, "the order of measuring changes metrics"),
+        (Reloads, task_checks.loads_as_prepared, r"after load 'b c d' gives '\?'"),
+        (Shrinks, task_checks.loads_as_prepared, "after load fingerprints is {}"),
     ],
 )
 def test_a_broken_task_is_seen(cls: Any, check: Check, message: str) -> None:
@@ -314,7 +314,7 @@ def test_a_broken_task_is_seen(cls: Any, check: Check, message: str) -> None:
 
 
 def test_an_order_may_leave_out_rows_if_it_says_so() -> None:
-    task_contract.orders_by_seed_and_step(SkipsAndSaysSo)
+    task_checks.orders_by_seed_and_step(SkipsAndSaysSo)
 
 
 class Listen(Translate):
@@ -336,11 +336,11 @@ class Series(Translate):
     ],
 )
 def test_what_cannot_be_tried_is_not_called_good(cls: Any, message: str) -> None:
-    for check in [*task_contract.TASK_CHECKS.values()][2:]:
+    for check in [*task_checks.TASK_CHECKS.values()][2:]:
         with pytest.raises(UncheckedError, match=message):
             check(cls)
 
 
 def test_batches_of_one_row_show_nothing_about_their_parts() -> None:
     with pytest.raises(UncheckedError, match="a single row"):
-        task_contract.adds_up(OneByOne)
+        task_checks.adds_up(OneByOne)

@@ -1,4 +1,4 @@
-"""The promises of a task, each a function that says what is broken; see `inspection/contracts.py`.
+"""The promises of a task, each a function that says what is broken (`saccade check`).
 
 They are put to the test on two files of some lines, with the smallest model of ours that fits.
 """
@@ -23,8 +23,8 @@ from saccade.config import build, unbuild
 from saccade.data.batches import split
 from saccade.decoding.options import DecodeOptions
 from saccade.errors import InputError
-from saccade.inspection.contracts import tiny_model, tiny_sizes
-from saccade.inspection.score_contract import Check, UncheckedError
+from saccade.inspection.model_checks import tiny_model, tiny_sizes
+from saccade.inspection.score_checks import Check, UncheckedError
 from saccade.models import MODELS
 from saccade.models.contract import learns_by_counting
 from saccade.tasks.metrics import Metric

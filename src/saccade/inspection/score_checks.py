@@ -1,4 +1,4 @@
-"""The promises of a score, each a function that says what is broken; see `contracts.py`."""
+"""The promises of a score, each a function that says what is broken; see `model_checks.py`."""
 
 from collections.abc import Callable
 from typing import Any

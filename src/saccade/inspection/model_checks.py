@@ -1,7 +1,7 @@
 """The promises of a model of translate or generate, each a function that says what is broken.
 
 `saccade check FILE.py:Class` runs them on a user's class, the tests on every entry of the tables;
-those of a score are in `score_contract.py`, those of a task in `tasks/task_contract.py`.
+those of a score are in `score_checks.py`, those of a task in `tasks/task_checks.py`.
 Tiny sizes and double precision: what differs here differs by mistake, not by rounding.
 """
 
@@ -17,7 +17,7 @@ from saccade.blocks.recording import Observed, attentions, record_attention
 from saccade.blocks.sequences import Padded
 from saccade.blocks.state import State
 from saccade.errors import nearest
-from saccade.inspection.score_contract import Check, UncheckedError, near
+from saccade.inspection.score_checks import Check, UncheckedError, near
 from saccade.models.contract import learns_by_counting, missing
 
 VOCABULARY = 11

@@ -14,15 +14,15 @@ from saccade.blocks.scores import SCORES, Dot, Location
 from saccade.blocks.sequences import Padded
 from saccade.cli.check import checks_for
 from saccade.errors import InputError
-from saccade.inspection import contracts, score_contract
-from saccade.inspection.score_contract import Check, UncheckedError
+from saccade.inspection import model_checks, score_checks
+from saccade.inspection.score_checks import Check, UncheckedError
 from saccade.models import MODELS
 from saccade.models.gpt import GPT
 from saccade.models.markov import Markov
 from saccade.models.rnn import RecurrentLM
 from saccade.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from saccade.models.transformer import Transformer, TransformerState
-from saccade.tasks import TASKS, task_contract
+from saccade.tasks import TASKS, task_checks
 
 EVERY = [
     pytest.param(cls, check, id=f"{name}: {promise}")
@@ -33,8 +33,8 @@ EVERY = [
 
 
 NOT_OURS = [  # they say so themselves
-    (Location, score_contract.ignores_the_order_of_keys),
-    (GPT, contracts.carries_on),
+    (Location, score_checks.ignores_the_order_of_keys),
+    (GPT, model_checks.carries_on),
 ]
 
 
@@ -81,12 +81,12 @@ class BadGradient(Dot):
 @pytest.mark.parametrize(
     ("cls", "check"),
     [
-        (MixesPositions, score_contract.prepares_each_position_alone),
-        (OneLogit, score_contract.scores_every_pair),
-        (MixesTheBatch, score_contract.scores_every_pair),
-        (NotANumber, score_contract.gives_a_distribution),
-        (CountsPlaces, score_contract.ignores_the_order_of_keys),
-        (BadGradient, score_contract.has_finite_gradients),
+        (MixesPositions, score_checks.prepares_each_position_alone),
+        (OneLogit, score_checks.scores_every_pair),
+        (MixesTheBatch, score_checks.scores_every_pair),
+        (NotANumber, score_checks.gives_a_distribution),
+        (CountsPlaces, score_checks.ignores_the_order_of_keys),
+        (BadGradient, score_checks.has_finite_gradients),
     ],
 )
 def test_a_broken_score_is_seen(cls: Any, check: Check) -> None:
@@ -96,12 +96,12 @@ def test_a_broken_score_is_seen(cls: Any, check: Check) -> None:
 
 def test_a_score_may_depend_on_position_if_it_says_so() -> None:
     with pytest.raises(UncheckedError, match="it says depends_on_position"):
-        score_contract.ignores_the_order_of_keys(CountsPlacesAndSaysSo)
+        score_checks.ignores_the_order_of_keys(CountsPlacesAndSaysSo)
 
 
 def test_what_carries_nothing_is_not_said_to_carry_on() -> None:
     with pytest.raises(UncheckedError, match="it carries nothing"):
-        contracts.carries_on(GPT)
+        model_checks.carries_on(GPT)
 
 
 class Unlimited(Transformer):
@@ -119,7 +119,7 @@ class Sightless(GPT):
 @pytest.mark.parametrize(("cls", "name"), [(Unlimited, "limit"), (Sightless, "sight")])
 def test_a_member_that_is_missing_is_named(cls: Any, name: str) -> None:
     with pytest.raises(AssertionError, match=f"it lacks {name} "):
-        contracts.has_members(cls)
+        model_checks.has_members(cls)
 
 
 class SeesTheFuture(Transformer):
@@ -258,25 +258,25 @@ class Blind(Seq2Seq):
 )
 def test_attention_that_is_not_what_it_says_is_seen(cls: Any, message: str) -> None:
     with pytest.raises(AssertionError, match=message):
-        contracts.shows_what_it_looks_at(cls)
+        model_checks.shows_what_it_looks_at(cls)
 
 
 def test_a_window_may_leave_less_to_look_at_and_a_blind_model_nothing() -> None:
-    contracts.shows_what_it_looks_at(Local)
+    model_checks.shows_what_it_looks_at(Local)
     with pytest.raises(UncheckedError, match="no attention from target to source"):
-        contracts.shows_what_it_looks_at(Blind)
+        model_checks.shows_what_it_looks_at(Blind)
 
 
 @pytest.mark.parametrize(
     ("cls", "check"),
     [
-        (SeesTheFuture, contracts.sees_no_future),
-        (ReadsPadding, contracts.ignores_padding),
-        (StepsApart, contracts.steps_as_at_once),
-        (SelectsNothing, contracts.selects_rows),
-        (Joins, contracts.joins_rows),
-        (Forgets, contracts.survives_saving),
-        (Idle, contracts.learns),
+        (SeesTheFuture, model_checks.sees_no_future),
+        (ReadsPadding, model_checks.ignores_padding),
+        (StepsApart, model_checks.steps_as_at_once),
+        (SelectsNothing, model_checks.selects_rows),
+        (Joins, model_checks.joins_rows),
+        (Forgets, model_checks.survives_saving),
+        (Idle, model_checks.learns),
     ],
 )
 def test_a_broken_model_is_seen(cls: Any, check: Check) -> None:
@@ -310,10 +310,10 @@ class CountsApart(Markov):
 @pytest.mark.parametrize(
     ("cls", "check"),
     [
-        (Mixes, contracts.reads_rows_apart),
-        (LooksAhead, contracts.sees_no_future),
-        (CarriesNothing, contracts.carries_on),
-        (CountsApart, contracts.steps_as_at_once),
+        (Mixes, model_checks.reads_rows_apart),
+        (LooksAhead, model_checks.sees_no_future),
+        (CarriesNothing, model_checks.carries_on),
+        (CountsApart, model_checks.steps_as_at_once),
     ],
 )
 def test_a_broken_language_model_is_seen(cls: Any, check: Check) -> None:
@@ -328,4 +328,4 @@ def test_what_is_none_of_them_is_refused() -> None:
     with pytest.raises(InputError, match="not a class"):
         checks_for(3)
     with pytest.raises(AssertionError, match="lacks"):
-        task_contract.has_members(int)
+        task_checks.has_members(int)

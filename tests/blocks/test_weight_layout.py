@@ -7,7 +7,7 @@ from torch import nn
 
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
 from saccade.blocks.feedforward import FeedForward
-from saccade.blocks.packed import FEW, LEAST, PackedOutput, keep_by_columns, pack
+from saccade.blocks.weight_layout import FEW, LEAST, PackedOutput, keep_by_columns, pack
 
 
 def model(vocab_size: int = LEAST // 16) -> nn.Module:
