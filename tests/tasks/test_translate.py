@@ -67,6 +67,7 @@ def test_a_tokenizer_is_taken_from_a_run(files: list[str], tmp_path: Path, joint
     first = trained(files, tmp_path / "first", f"task.joint={joint}")
     other = write_corpus(tmp_path, "other", 10, seed=9)
     second = trained(other, tmp_path / "second", f"task.tokenizer={first.run.path}")
+    trained(other, tmp_path / "said", f"task.tokenizer={first.run.path}", f"task.joint={joint}")
     for name in {path.name for path in first.run.path.glob("tokenizer*")}:
         assert (first.run.path / name).read_bytes() == (second.run.path / name).read_bytes()
     assert second.settings.task.joint is (joint == "true")
@@ -107,7 +108,7 @@ def test_a_tokenizer_from_elsewhere_is_recorded_as_it_is(files: list[str], tmp_p
     plain = trained(files, tmp_path / "plain")
     small = trained(files, tmp_path / "small", "task.lowercase=true")
     for first, lowercase in ((plain, False), (small, True)):
-        sets = [f"task.tokenizer={first.run.path}", "task.joint=false", "task.vocab_size=9"]
+        sets = [f"task.tokenizer={first.run.path}", "task.vocab_size=9"]
         second = trained(files, tmp_path / f"second-{lowercase}", *sets)
         said, size = second.settings.task, first.task.source.vocab_size
         assert (said.joint, said.vocab_size, said.lowercase) == (True, size, lowercase)
@@ -116,6 +117,17 @@ def test_a_tokenizer_from_elsewhere_is_recorded_as_it_is(files: list[str], tmp_p
         train(config, second.run.path, resume=True)  # the same command continues
     with pytest.raises(InputError, match="keeps capitals"):
         trained(files, tmp_path / "no", f"task.tokenizer={plain.run.path}", "task.lowercase=true")
+
+
+@pytest.mark.parametrize("place", ["run", "run/tokenizer.json"])
+def test_one_tokenizer_for_both_sides_is_not_one_each(
+    files: list[str], tmp_path: Path, place: str
+) -> None:
+    trained(files, tmp_path / "run")
+    sets = [f"task.tokenizer={tmp_path / place}", "task.joint=false"]
+    with pytest.raises(InputError, match=r"task\.joint is false, but .* is one for both sides"):
+        trained(files, tmp_path / "no", *sets)
+    assert not (tmp_path / "no").exists()
 
 
 def test_words_of_a_lowercased_text_stand_where_they_stood(

@@ -89,7 +89,9 @@ class Translate:
                 joint=config.joint, lowercase=config.lowercase,
             )  # fmt: skip
         else:
-            tokenizers, said = taken_over(config.tokenizer, lowercase=config.lowercase)
+            tokenizers, said = taken_over(
+                config.tokenizer, joint=config.joint, lowercase=config.lowercase
+            )
             config = dataclasses.replace(config, **said)
         joint = tokenizers[0] is tokenizers[1]
         task = cls(dataclasses.replace(config, joint=joint), *tokenizers)

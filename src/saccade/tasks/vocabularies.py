@@ -96,10 +96,15 @@ def spread(items: Iterable[T], most: int) -> list[T]:
 
 
 def taken_over(
-    name: str, *, lowercase: bool = False
+    name: str, *, joint: bool = True, lowercase: bool = False
 ) -> tuple[tuple[Tokenizer, Tokenizer], dict[str, Any]]:
     """Tokenizers made elsewhere, and what a task's settings say of them, whatever they said."""
     found = find_tokenizers(name)
+    if not joint and found[0] is found[1]:
+        raise InputError(
+            f"task.joint is false, but tokenizer {name!r} is one for both sides: leave it out, or "
+            "take a kind of tokenizer, which is trained"
+        )
     lowercases = all(each.lowercase for each in found)
     if lowercase and not lowercases:
         raise InputError(
