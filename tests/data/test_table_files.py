@@ -56,9 +56,9 @@ def test_a_return_inside_a_line_of_csv_is_content(write):
         list(read_pairs([write("a.csv", '"a"\rb,c\n')]))
 
 
-def in_parquet(**columns):
+def in_parquet(cells=None, names=None, **columns):
     sink = io.BytesIO()
-    parquet.write_table(pyarrow.table(columns), sink, use_dictionary=False)
+    parquet.write_table(pyarrow.table(cells or columns, names), sink, use_dictionary=False)
     return sink.getvalue()
 
 
@@ -118,6 +118,27 @@ def test_parquet_is_held_a_piece_at_a_time(write):
 def test_wrong_data_is_told_with_its_place(write, name, content, columns, message):
     with pytest.raises(InputError, match=message):
         list(read_pairs([write(name, content)], columns))
+
+
+TWICE = [["source", "target", "source"], ["a", "b", "c"]]
+
+
+@pytest.mark.parametrize("columns", [None, ("source", "target"), ("target", "source")])
+@pytest.mark.parametrize("name", ["a.tsv", "a.csv", "a.parquet"])
+def test_a_column_that_is_there_twice_is_not_guessed(write, name, columns):
+    header, row = TWICE
+    tab = {"a.tsv": "\t", "a.csv": ","}.get(name, "")
+    lines = "".join(tab.join(cells) + "\n" for cells in TWICE)
+    path = write(name, lines if tab else in_parquet([[cell] for cell in row], header))
+    with pytest.raises(InputError, match=rf"{name}: 2 columns are called 'source': rename"):
+        list(read_pairs([path], columns))
+
+
+def test_columns_that_nobody_asks_for_may_be_there_twice(write):
+    path = write(
+        "a.parquet", in_parquet([["a"], ["b"], ["c"], ["d"]], ["x", "source", "x", "target"])
+    )
+    assert list(read_pairs([path])) == [("b", "d")]
 
 
 def test_parquet_without_pyarrow_says_what_to_install(write, monkeypatch):

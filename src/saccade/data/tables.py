@@ -114,7 +114,11 @@ def _to_first_text(rows: Iterator[Row]) -> Iterator[Row]:
 def _column(path: str, name: str, header: Sequence[str]) -> int:
     if name not in header:
         raise InputError(f"{path}: no column {name!r}; {nearest(name, header)}")
-    return list(header).index(name)
+    if (times := header.count(name)) > 1:
+        raise InputError(
+            f"{path}: {times} columns are called {name!r}: rename all but the one meant"
+        )
+    return header.index(name)
 
 
 def _jsonl(table: Table, counts: Counter[str]) -> Iterator[Cells]:
