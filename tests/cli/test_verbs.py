@@ -215,6 +215,7 @@ def test_eval_reads_columns_and_bad_bytes_as_told(
     ("files", "name"),
     [
         (["data/test.en.gz", "data/test.de.gz"], "test.en-de"),
+        (["data/test.en.GZ", "data/test.de.gz"], "test.en-de"),
         (["a b/my test.en", "x/your test.de"], "my-test.en-your-test.de"),
         (["builtin:english-french/test"], "english-french-test"),
         (["data:my set.tsv"], "my-set.tsv"),

@@ -22,7 +22,7 @@ LETTERS = st.text(st.sampled_from("ab \n\té"), max_size=300)
 def written(tmp_path, name, text):
     path = tmp_path / name
     data = text.encode()
-    path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    path.write_bytes(gzip.compress(data) if name.lower().endswith(".gz") else data)
     return str(path)
 
 
@@ -60,7 +60,9 @@ def test_rows_are_documents_and_files_are_not(tmp_path):
     assert not Documents([written(tmp_path, "a.txt", "x"), written(tmp_path, "b.txt", "y")]).ends
 
 
-@pytest.mark.parametrize(("name", "sign"), [("a.tsv", "\t"), ("a.csv", ","), ("a.csv.gz", ",")])
+@pytest.mark.parametrize(
+    ("name", "sign"), [("a.tsv", "\t"), ("a.csv", ","), ("a.csv.gz", ","), ("a.csv.GZ", ",")]
+)
 def test_a_column_is_named(tmp_path, name, sign):
     table = "label\tname\tsequence\n+\ta\tacgt\n-\tb\tttt\n"
     path = written(tmp_path, name, table.replace("\t", sign))

@@ -62,7 +62,10 @@ def test_columns_of_files_that_have_none_are_refused(read, files, columns):
         read(files, columns)
 
 
-@pytest.mark.parametrize("names", [("a.tsv", "b.tsv"), ("a.jsonl.gz", "b.csv"), ("a.CSV", "-.tsv")])
+@pytest.mark.parametrize(
+    "names",
+    [("a.tsv", "b.tsv"), ("a.jsonl.gz", "b.csv"), ("a.CSV", "-.tsv"), ("a.tsv.GZ", "b.csv")],
+)
 def test_two_tables_are_not_two_languages(names):
     rule = r"one table at a time, or two files of plain lines; put the rows of both into one"
     with pytest.raises(InputError, match=rf"{names[0]} and {names[1]}: {rule}"):
@@ -91,6 +94,7 @@ def pair_files(write, pairs, pack=lambda content: content):
     sheet.writerows(rows)
     yield [write("a.csv.gz", pack(quoted.getvalue().encode()))], ("source", "target")
     yield [write("b.csv.gz", pack(quoted.getvalue().encode()))], None  # its header is known
+    yield [write("C.CSV.GZ", pack(quoted.getvalue().encode()))], None
     yield [write("a.jsonl.gz", pack(lines.encode()))], None
     sink = io.BytesIO()
     parquet.write_table(pyarrow.Table.from_pylist(rows), sink)

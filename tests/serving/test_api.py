@@ -86,6 +86,12 @@ def test_quality_by_length_is_the_metric_itself(
     assert folder.by_length({**kept, "metrics": {}}) == folder.by_length({}) == []
 
 
+@pytest.mark.parametrize("files", [["a.en", "b.de"], ["a.en.gz", "b.de.GZ"]])
+def test_the_endings_of_files_name_languages(files: list[str]) -> None:
+    assert folder.languages(files) == "en → de"
+    assert folder.languages(["a.english", "b.de"]) == folder.languages(["a.tsv"]) == ""
+
+
 def test_positions_are_the_models_own(client: TestClient, engine: Engine) -> None:
     found = strict(client.get("/v1/runs/small/positions?size=7").content)
     module: Any = engine.models["small"].module

@@ -172,7 +172,9 @@ def score_all(
 
 def data_name(files: list[str]) -> str:
     """data/test.en.gz and data/test.de.gz are `test.en-de`; builtin:a/test is `a-test`."""
-    names = [re.sub(r"^\w+:", "", file).removesuffix(".gz") for file in files]
+    from saccade.data.lines import unpacked
+
+    names = [unpacked(re.sub(r"^\w+:", "", file)) for file in files]
     if len(names) == 2:
         first, second = (Path(name).name for name in names)
         if Path(first).stem == Path(second).stem:

@@ -65,6 +65,11 @@ def file_names(files: str | Path | Sequence[str | Path]) -> list[str]:
     return [str(file) for file in ([files] if isinstance(files, (str, Path)) else files)]
 
 
+def unpacked(name: str) -> str:
+    """What a file is called without the .gz of a packed one, in whatever case it is written."""
+    return name[: -len(".gz")] if name.lower().endswith(".gz") else name
+
+
 def resolve(path: str | Path) -> Path:
     """The file a name means; `data:...` lies under the folder that SACCADE_DATA names."""
     name, file = str(path), _place(str(path))

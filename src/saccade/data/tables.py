@@ -18,6 +18,7 @@ from saccade.data.lines import (
     open_bytes,
     read_text,
     repair,
+    unpacked,
 )
 from saccade.errors import InputError, install, nearest
 
@@ -229,7 +230,7 @@ FORMATS: dict[str, Reader] = {
 
 def table_reader(path: str) -> Reader | None:
     """How the rows of this file are read, by the ending of its name; None: it is no table."""
-    return FORMATS.get(Path(path.removesuffix(".gz")).suffix.lower())
+    return FORMATS.get(Path(unpacked(path)).suffix.lower())
 
 
 def columnless(columns: Sequence[str], files: Sequence[str]) -> InputError:

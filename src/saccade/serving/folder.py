@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from saccade.data.lines import unpacked
 from saccade.inspection.comparison import INPUTS
 from saccade.inspection.resampling import by_bucket, length_buckets, trusted_parts
 from saccade.serving.schemas import Curve, EvaluationSummary, LengthBand, Score
@@ -108,7 +109,7 @@ def plain_config(config: Mapping[str, Any]) -> dict[str, dict[str, str]]:
 
 def languages(files: Sequence[str]) -> str:
     """`en → de` for train.en.gz and train.de.gz; nothing when the names do not tell."""
-    endings = [Path(file.removesuffix(".gz")).suffix.removeprefix(".") for file in files]
+    endings = [Path(unpacked(file)).suffix.removeprefix(".") for file in files]
     short = [ending for ending in endings if re.fullmatch(r"[a-z]{2,3}", ending)]
     if len(short) == 2 and len(files) == 2:
         return " → ".join(short)
