@@ -73,6 +73,16 @@ def test_two_tables_are_not_two_languages(names):
     ParallelText(["a.tsv", "b.en"])  # an unusual name for lines, but not two tables
 
 
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("other", ["builtin:english-spanish/dev", "a.en", "a.tsv"])
+def test_a_built_in_corpus_is_both_sides(other, place):
+    files = ["builtin:english-spanish/train"]
+    files.insert(place, other)
+    told = rf"{files[0]} and {files[1]}: a built-in corpus is both sides, name one alone"
+    with pytest.raises(InputError, match=told):
+        ParallelText(files)
+
+
 def pair_files(write, pairs, pack=lambda content: content):
     """The same pairs in every format, with the columns to ask for."""
     rows = [{"extra": 1, "source": s, "target": t} for s, t in pairs]

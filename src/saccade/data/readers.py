@@ -141,6 +141,8 @@ def reader(files: Sequence[str]) -> Reader:
             f"{' and '.join(files)}: one table at a time, or two files of plain lines; put the "
             "rows of both into one table"
         )
+    if len(files) == 2 and any(file.startswith("builtin:") for file in files):
+        raise InputError(f"{' and '.join(files)}: a built-in corpus is both sides, name one alone")
     if len(files) == 2:
         return _two_files
     if len(files) != 1:
