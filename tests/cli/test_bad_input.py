@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from cli.conftest import Said, train_arguments
 
+from saccade.cli import evaluate
+from saccade.cli.evaluate import LONGEST_NAME
 from saccade.training.run import Run
 
 Saccade = Callable[..., Said]
@@ -170,6 +172,19 @@ def test_eval_refuses(saccade: Saccade, run_folder: Path, corpus: Path) -> None:
     kept = (run_folder / "evals" / "dev.json").read_bytes()
     refused(saccade("eval", run_folder, *data, "--name", "dev"), "--name dev", "choose another")
     assert (run_folder / "evals" / "dev.json").read_bytes() == kept
+
+
+def test_scores_are_kept_under_a_name_that_a_disk_takes(
+    saccade: Saccade, run_folder: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Letters may be of several bytes; what is too long is told before the work."""
+    call = ["eval", run_folder, "--data", corpus / "dev.en", corpus / "dev.de", "--beam", "1"]
+    longest = "é" * (LONGEST_NAME // 2)
+    assert saccade(*call, "--name", longest).code == 0
+    (run_folder / "evals" / f"{longest}.json").unlink()
+    monkeypatch.setattr(evaluate, "score_all", None)
+    for name in (longest + "x", "x" * 300):
+        refused(saccade(*call, "--name", name), f"--name {name[:20]}... is ", "a shorter one")
 
 
 def test_places_that_cannot_be_written(

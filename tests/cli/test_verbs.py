@@ -223,6 +223,7 @@ def test_eval_reads_columns_and_bad_bytes_as_told(
         (["-"], "data"),
         (["a.txt", "b.txt", "c.txt"], "a.txt-b.txt-c.txt"),
         (["x" * 400], "x" * 120),
+        (["x" + "é" * 400], "x" + "é" * 59),  # bytes are counted, no letter is halved
     ],
 )
 def test_scores_are_named_after_the_files(files: list[str], name: str) -> None:

@@ -16,7 +16,8 @@ from saccade.cli.flags import Switch, named_columns
 from saccade.cli.terminal import say, warn
 from saccade.errors import InputError
 
-LONGEST_NAME = 120  # that scores are kept under
+USUAL_NAME = 120  # bytes at most of a name that is made of the files'
+LONGEST_NAME = 230  # and of one that is given: a disk takes 255, with all that is put around it
 
 if TYPE_CHECKING:
     from saccade.tasks.task import Evaluation
@@ -48,6 +49,11 @@ class EvalFlags:
         name = self.name or data_name(self.data)
         if not re.fullmatch(r"[\w][\w.+-]*", name):
             raise InputError(f"--name {name!r}: letters, digits and . _ + - only")
+        if (size := len(name.encode())) > LONGEST_NAME:
+            raise InputError(
+                f"--name {name[:20]}... is {size} bytes long, a file takes {LONGEST_NAME}: "
+                "choose a shorter one"
+            )
         if name == "dev" and self.name is None:
             return "dev-data"  # a file of that name: training keeps its own scores as dev
         if name == "dev":
@@ -184,4 +190,5 @@ def data_name(files: list[str]) -> str:
         kept = names[0]
     else:
         kept = "-".join(Path(name).name for name in names)
-    return re.sub(r"[^\w.+-]", "-", kept).lstrip(".+-")[:LONGEST_NAME] or "data"
+    name = re.sub(r"[^\w.+-]", "-", kept).lstrip(".+-")
+    return name.encode()[:USUAL_NAME].decode(errors="ignore") or "data"
