@@ -174,6 +174,37 @@ def test_eval_refuses(saccade: Saccade, run_folder: Path, corpus: Path) -> None:
     assert (run_folder / "evals" / "dev.json").read_bytes() == kept
 
 
+@pytest.mark.parametrize(
+    "idle",
+    [
+        "train.smoothing=0.2",
+        "train.optimizer.name=sgd",
+        "task.tokenizer=words",
+        "task.joint=false",
+        "task.lowercase=true",
+        "task.vocab_size=9",
+        "task.train=['a', 'b']",
+        "task.dev=['a', 'b']",
+    ],
+)
+def test_what_only_training_looks_at_is_not_set_for_a_score(
+    saccade: Saccade, run_folder: Path, corpus: Path, idle: str
+) -> None:
+    """What scoring does look at goes beside it, and is not named."""
+    call = ["eval", run_folder, "--data", corpus / "dev.en", corpus / "dev.de", "--beam", "1"]
+    said = saccade(*call, "--set", "task.max_length=9", "--set", idle)
+    key = ".".join(idle.partition("=")[0].split(".")[:2])
+    refused(said, f"error: --set {key}: of the training, which is over", "leave it out")
+
+
+def test_what_scoring_looks_at_is_set_for_a_score(
+    saccade: Saccade, run_folder: Path, corpus: Path
+) -> None:
+    call = ["eval", run_folder, "--data", corpus / "dev.en", corpus / "dev.de", "--beam", "1"]
+    said = saccade(*call, "--name", "cut", "--set", "task.max_length=1")
+    assert (said.code, "4 of 4 sources are too long" in said.err) == (0, True), said.err
+
+
 def test_scores_are_kept_under_a_name_that_a_disk_takes(
     saccade: Saccade, run_folder: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

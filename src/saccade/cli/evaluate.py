@@ -60,6 +60,21 @@ class EvalFlags:
             raise InputError("--name dev: there training keeps its own scores; choose another")
         return name
 
+    def changes(self) -> list[str]:
+        """The settings to score with; those that nothing but training looks at are refused."""
+        from saccade.config import override
+        from saccade.tasks.vocabularies import VOCABULARY
+
+        given, learned = override({}, self.set or []), ("train", "dev", "tokenizer", *VOCABULARY)
+        idle = [f"train.{name}" for name in given.get("train", {})]
+        idle += [f"task.{name}" for name in given.get("task", {}) if name in learned]
+        if idle:
+            raise InputError(
+                f"--set {', '.join(idle)}: of the training, which is over, and no part of scoring; "
+                "leave it out"
+            )
+        return self.set or []
+
     def tell(self, task: Any) -> None:
         """Let the task read files as was asked; what was not is as in training."""
         asked = {"columns": named_columns(self.columns), "on_bad_utf8": self.on_bad_utf8}
@@ -91,10 +106,9 @@ def evaluate(
     from saccade.training.model import load
     from saccade.training.run import evaluation_json
 
-    name = flags.kept_as()
+    name, changes = flags.kept_as(), flags.changes()
     if flags.moses is not None:
         normalize_punctuation("", flags.moses)  # an unknown language is told before the work
-    changes = flags.set or ()
     model = load(
         run, allow_code=engine.allow_code, precision=engine.precision, changes=changes
     )  # fmt: skip
