@@ -19,7 +19,9 @@ from saccade.decoding.options import DecodeOptions
 from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError
 from saccade.inspection.explain import explain
+from saccade.models import MODELS
 from saccade.tasks import perplexity, vocabularies
+from saccade.tasks.generate import Generate
 from saccade.tasks.perplexity import Reading, by_place, language_metrics
 from saccade.training.model import Model, load
 from saccade.training.settings import resolve
@@ -58,6 +60,17 @@ def ending(tmp_path_factory: pytest.TempPathFactory) -> Model:
 def settled(files: Sequence[str], *sets: str) -> tuple[int, int]:
     settings = resolve(override({"task": {"name": "generate", "train": list(files)}}, sets))
     return settings.task.context, settings.model["context"]
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if "generate" in MODELS[name].tasks])
+def test_a_context_is_settled_in_one_place(files: list[str], name: str) -> None:
+    """Before the settings are, there is none: no second default stands in."""
+    given = {"name": "generate", "train": files}
+    made = resolve({"task": given, "model": {"name": name}}).task
+    tokenizer = train_tokenizer("characters", ["ab"], 9)
+    assert Generate(made, tokenizer).reading.context == made.context
+    with pytest.raises(AssertionError, match="suited"):
+        _ = Generate(replace(made, context=None), tokenizer).reading
 
 
 def test_task_and_model_have_one_context(files: list[str]) -> None:

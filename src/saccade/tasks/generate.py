@@ -147,6 +147,12 @@ class Generate:
     def fingerprints(self) -> dict[str, str]:
         return fingerprints(read_documents_of, self.config)
 
+    @property
+    def context(self) -> int:
+        """Tokens read at a time, which the model has a say in."""
+        assert self.config.context is not None, "a config comes from `suited`, which sets it"
+        return self.config.context
+
     # --- learning ---
 
     def model_fields(self) -> dict[str, int]:
@@ -173,7 +179,7 @@ class Generate:
     def order(self, store: TokenStream, batch_tokens: int, seed: int) -> Shuffled | Lanes:
         """Contexts in a drawn order; in lanes if a state is carried."""
         kind = Lanes if self.config.carry else Shuffled
-        return kind(len(store), self.config.context or CONTEXT, batch_tokens, seed)
+        return kind(len(store), self.context, batch_tokens, seed)
 
     def collate(self, store: TokenStream, rows: Rows) -> TokenBatch:
         return collate_contexts(store, rows, self.silent)
@@ -190,8 +196,7 @@ class Generate:
     @property
     def reading(self) -> Reading:
         """How texts are read when they are measured."""
-        context = self.config.context or CONTEXT
-        return Reading(context, self.config.stride or context, bool(self.config.carry))
+        return Reading(self.context, self.config.stride or self.context, bool(self.config.carry))
 
     def examples(self, files: Sequence[str], warn: Warn) -> Plain:
         """The passages of a text, and whether the ends of its texts count."""
