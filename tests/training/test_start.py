@@ -9,17 +9,33 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_runs import Killed, die_at, everything, tiny, train, write_corpus
+from tiny_runs import (
+    Killed,
+    die_at,
+    everything,
+    tiny,
+    tiny_text,
+    train,
+    write_corpus,
+    write_text,
+)
 
 from saccade.blocks.norms import LayerNorm
 from saccade.config import merge, override
 from saccade.errors import InputError, TrainingError
+from saccade.tasks import generate, translate
 from saccade.tasks.translate import Translate
 from saccade.training import machine, trainer
 from saccade.training.checkpoint import load_tensors, steps
 from saccade.training.decide import refuse_contradictions
 from saccade.training.run import MARK, Run
 from saccade.training.start import Start, mean_and_spread, train_run, train_seeds
+
+
+def killed(*_: Any, **__: Any) -> None:
+    """In place of work that must not be begun."""
+    raise Killed
+
 
 # --- the folder --------------------------------------------------------------------------------
 
@@ -164,6 +180,49 @@ def test_a_dev_set_of_blank_lines_is_refused(tmp_path: Path, config: dict[str, A
         InputError, match=r"blank: no pair is left of 2, each has a side that is blank"
     ):
         train(merge(config, {"task": {"dev": blank}}), tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("dev", "message"),
+    [
+        (["{train}", "nowhere"], "nowhere: no such file"),
+        (["{train}"], "parallel text in plain lines is two files"),
+        (["builtin:english-spanihs/dev"], "unknown corpus"),
+    ],
+)
+def test_wrong_dev_files_are_told_before_a_tokenizer_is_trained(
+    tmp_path: Path,
+    files: list[str],
+    monkeypatch: pytest.MonkeyPatch,
+    dev: list[str],
+    message: str,
+) -> None:
+    monkeypatch.setattr(translate, "train_tokenizers", killed)
+    named = [file.format(train=files[0]) for file in dev]
+    with pytest.raises(InputError, match=message):
+        train(tiny(files, {"task": {"dev": named}}), tmp_path / "run")
+    with pytest.raises(Killed):
+        train(tiny(files, {"task": {"dev": files}}), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_wrong_dev_texts_are_told_before_a_tokenizer_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(generate, "train_on_texts", killed)
+    text = write_text(tmp_path)
+    for dev, message in (([text, "nowhere"], "nowhere: no such file"), ([text, "a.csv"], "both")):
+        with pytest.raises(InputError, match=message):
+            train(tiny_text([text], {"task": {"dev": dev}}), tmp_path / "run")
+
+
+def test_what_is_wrong_in_dev_texts_is_told_before_the_tokens_are_stored(
+    tmp_path: Path, files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Translate, "store", killed)
+    (tmp_path / "short").write_text("a\n")
+    with pytest.raises(InputError, match="short has 1 lines"):
+        train(tiny(files, {"task": {"dev": [files[0], str(tmp_path / "short")]}}), tmp_path / "run")
 
 
 def test_a_start_killed_while_preparing_is_begun_anew(

@@ -34,6 +34,12 @@ def _sets(config: Any) -> list[Sequence[str]]:
     return [files for files in (config.train, config.dev) if files]
 
 
+def refuse_wrong_dev(read: Callable[[Any, Sequence[str]], Any], config: Any) -> None:
+    """Dev files that are not there, or not of the kind, are told before any work on the others."""
+    if config.dev:
+        read(config, config.dev).fingerprint()  # which opens them all
+
+
 def fingerprints(read: Callable[[Any, Sequence[str]], Any], config: Any) -> dict[str, str]:
     """A mark of each data set, so that a change is seen."""
     sets = {"train": config.train, "dev": config.dev}

@@ -27,7 +27,7 @@ from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch, watched_layers
 from saccade.models.contract import learns_by_counting
 from saccade.tasks import perplexity
-from saccade.tasks.files import fingerprints, read_documents_of
+from saccade.tasks.files import fingerprints, read_documents_of, refuse_wrong_dev
 from saccade.tasks.next_token import NextToken
 from saccade.tasks.outputs import (
     output_constraints,
@@ -102,6 +102,7 @@ class Generate:
     @classmethod
     def prepare(cls, config: GenerateConfig, folder: Path) -> "Generate":
         """Train or take over the tokenizer, and write it into the run."""
+        refuse_wrong_dev(read_documents_of, config)
         if config.tokenizer in TOKENIZERS:
             reading = read_documents_of(config, config.train)
             tokenizer = train_on_texts(

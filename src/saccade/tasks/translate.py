@@ -25,7 +25,7 @@ from saccade.decoding.tree import BeamTree
 from saccade.errors import InputError
 from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch, attention_map, watched_layers
-from saccade.tasks.files import fingerprints, read_pairs_of
+from saccade.tasks.files import fingerprints, read_pairs_of, refuse_wrong_dev
 from saccade.tasks.metrics import sentence_scores, translation_metrics
 from saccade.tasks.objectives import translate_objective
 from saccade.tasks.outputs import output_constraints, output_limits, prefix_ids, unsaid
@@ -82,6 +82,7 @@ class Translate:
     @classmethod
     def prepare(cls, config: TranslateConfig, folder: Path) -> "Translate":
         """Train or take over the tokenizers, and write them into the run."""
+        refuse_wrong_dev(read_pairs_of, config)
         text = read_pairs_of(config, config.train)
         if config.tokenizer in TOKENIZERS:
             tokenizers = train_tokenizers(

@@ -219,9 +219,9 @@ def _prepared(run: Run, settings: Settings, start: Start, events: Events) -> tup
         refuse_batch_statistics(shapes, (settings.train.processes or 1) * settings.train.accumulate)
         if start.init is not None:  # before the work, and while nothing would be left of it
             weights_for(named_weights(shapes), Run(Path(start.init)))
-        task.store(run.tokens, events.warn)
-        if settings.task.dev:
+        if settings.task.dev:  # first: what is wrong in it must not cost a token store
             run.write_dev(task.examples(settings.task.dev, events.warn))
+        task.store(run.tokens, events.warn)
     made = {"data": task.fingerprints(), "threads": settings.train.threads}
     run.write_environment(made if start.init is None else {**made, "init": start.init})
     run.begin(settings)
