@@ -78,7 +78,7 @@ class Drawn(Order):
 
 class Draws(Translate):
     def order(self, store: Any, batch_tokens: int, seed: int) -> Any:
-        return Drawn(store.lengths, batch_tokens, seed)
+        return Drawn(store.offsets, batch_tokens, seed)
 
 
 class Grown(Order):
@@ -91,7 +91,7 @@ class Grown(Order):
 
 class NeverTheSame(Translate):
     def order(self, store: Any, batch_tokens: int, seed: int) -> Any:
-        return Grown(store.lengths, batch_tokens, seed)
+        return Grown(store.offsets, batch_tokens, seed)
 
 
 class Straight(Order):
@@ -101,7 +101,7 @@ class Straight(Order):
 
 class NoEpochs(Translate):
     def order(self, store: Any, batch_tokens: int, seed: int) -> Any:
-        return Straight(store.lengths, batch_tokens, seed)
+        return Straight(store.offsets, batch_tokens, seed)
 
 
 class Some(Order):
@@ -112,12 +112,12 @@ class Some(Order):
 
 class Skips(Translate):
     def order(self, store: Any, batch_tokens: int, seed: int) -> Any:
-        return Some(store.lengths, batch_tokens, seed)
+        return Some(store.offsets, batch_tokens, seed)
 
 
 class SkipsAndSaysSo(Translate):
     def order(self, store: Any, batch_tokens: int, seed: int) -> Any:
-        made = Some(store.lengths, batch_tokens, seed)
+        made = Some(store.offsets, batch_tokens, seed)
         made.every_row = False
         return made
 
