@@ -39,7 +39,7 @@ def folder(trained: tuple[Path, Said]) -> Path:
 def test_training_tells_loss_perplexity_and_bits(trained: tuple[Path, Said]) -> None:
     out, said = trained
     assert said.code == 0, said.err
-    for name in ("loss", "perplexity", "bits per character"):
+    for name in ("loss", "perplexity per word", "bits per character"):
         assert f"dev {name}: " in said.out
     assert "(best)" in said.err
     assert 'name = "gpt"' in (out / "config.toml").read_text()
@@ -147,7 +147,7 @@ def test_eval_states_how_it_read(saccade: Saccade, folder: Path, text: str) -> N
     assert "context:16|stride:16|carried:no" in found["metrics"]["loss"]["signature"]
     assert "by_example" in json.loads((folder / "evals" / "again.json").read_text())
     sliding = saccade("eval", folder, "--data", text, "--set", "task.stride=4", "--json")
-    assert "stride:4|" in json.loads(sliding.out)["metrics"]["perplexity"]["signature"]
+    assert "stride:4|" in json.loads(sliding.out)["metrics"]["perplexity per word"]["signature"]
     longer = saccade("eval", folder, "--data", text, "--set", "task.context=99", "--json")
     assert "set one of them" in longer.err
     for flags in (["--beam", "2"], ["--moses", "de"]):

@@ -132,7 +132,11 @@ def test_language_models_are_resampled_by_their_passages():
         {"text": "a b", "nats": 6.0, "tokens": 3, "words": 2, "characters": 3},
         {"text": "c", "nats": 2.0, "tokens": 1, "words": 1, "characters": 1},
     ]
-    values = {"loss": 2.0, "perplexity": np.exp(8 / 3), "bits per character": 2 / np.log(2)}
+    values = {
+        "loss": 2.0,
+        "perplexity per word": np.exp(8 / 3),
+        "bits per character": 2 / np.log(2),
+    }
     for name, value in values.items():
         assert trusted_parts(name, value, rows) is not None
     impossible = [{**rows[0], "nats": None}, rows[1]]

@@ -104,7 +104,7 @@ RECIPES: dict[str, Recipe] = {  # by the metric's name; a metric without one has
     "BLEU": Recipe(bleu_parts, bleu_of_sums),
     "AER": ratio("alignment_hits", "alignment_links", lambda hits: 1 - hits),
     "loss": ratio("nats", "tokens", lambda nats: nats),
-    "perplexity": ratio("nats", "words", np.exp),
+    "perplexity per word": ratio("nats", "words", np.exp),
     "bits per character": ratio("nats", "characters", lambda nats: nats / np.log(2)),
 }
 

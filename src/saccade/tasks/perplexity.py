@@ -221,7 +221,7 @@ def language_metrics(nats: float, counts: dict[str, int], how: str) -> list[Metr
     perplexity = math.exp(by["words"]) if by["words"] < 700 else math.inf
     found = {
         "loss": (by["tokens"], f"unit:nats/token|tokens:{counts['tokens']}"),
-        "perplexity": (perplexity, f"unit:word|words:{counts['words']}|parted:whitespace"),
+        "perplexity per word": (perplexity, f"unit:word|words:{counts['words']}|parted:whitespace"),
         "bits per character": (
             by["characters"] / math.log(2),
             f"unit:bits/character|characters:{counts['characters']}",
