@@ -19,6 +19,7 @@ from saccade.training.settings import resolve
         (["schedule=paper", "peak_rate=1e-3"], "peak_rate = 0.001 does nothing with train.sched"),
         (["schedule=paper", "floor=0.1"], "schedule = 'paper': leave it out, or take linear or"),
         (["schedule=constant", "floor=0.1"], "train.floor = 0.1 does nothing with train.schedule"),
+        (["optimizer=sgd", "optimizer.beta1=0.8"], "name = 'sgd': leave it out, or take adam or"),
         (["optimizer.momentum=0.9"], "optimizer.name = 'adamw': leave it out, or take sgd"),
     ],
 )

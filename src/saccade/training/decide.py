@@ -9,11 +9,15 @@ from saccade.training.machine import can_share_memory, cores, device_of, process
 from saccade.training.optim import SCHEDULES
 from saccade.training.settings import DEFAULT_MINUTES, Settings, TrainConfig
 
+ADAPTIVE = ["adam", "adamw"]
 # A setting that only some choices look at: the choice, and those.
 HEEDED = {
     "peak_rate": ("schedule", [name for name in SCHEDULES if name != "paper"]),
     "floor": ("schedule", ["linear", "cosine"]),
     "optimizer.momentum": ("optimizer.name", ["sgd"]),
+    "optimizer.beta1": ("optimizer.name", ADAPTIVE),
+    "optimizer.beta2": ("optimizer.name", ADAPTIVE),
+    "optimizer.eps": ("optimizer.name", ADAPTIVE),
 }
 FEW = 10  # steps, in which no second process would be started before they are over
 
