@@ -29,6 +29,7 @@ from saccade.inspection.tree_picture import beam_tree
 from saccade.inspection.word_pictures import head_questions, word_heads
 
 QUICK = os.environ.get("SACCADE_QUICK", "") not in ("", "0")
+SPLIT = "dev" if QUICK else "train"  # dev is small
 OUT = Path(sys.argv[1] if len(sys.argv) > 1 else "lecture")
 HEADS = (1, 2, 8)
 TIRED = "The animal did not cross the street because it was too tired."
@@ -57,7 +58,7 @@ def translator(corpus: str, heads: int) -> saccade.Model:
     """A `tiny` Transformer that reads and writes whole words."""
     run = saccade.train(
         "translate",
-        train=f"builtin:{corpus}/train",
+        train=f"builtin:{corpus}/{SPLIT}",
         out=OUT / f"{corpus}-{heads}",
         steps=2 if QUICK else None,
         minutes=None if QUICK else 1.5,
