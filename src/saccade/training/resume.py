@@ -37,7 +37,8 @@ class Resumed:
             return False
         then, budget = Standing.of(self.found.state), self.settings.train.budget
         within = (budget.get(name, math.inf) <= value for name, value in then.budget.items())
-        return then.finished and (all(within) or self.out_of_patience)
+        waited = self.out_of_patience and not self.changed  # else it may wait for other scores
+        return then.finished and (all(within) or waited)
 
     @property
     def out_of_patience(self) -> bool:
