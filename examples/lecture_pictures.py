@@ -31,7 +31,7 @@ from saccade.inspection.word_pictures import head_questions, word_heads
 QUICK = os.environ.get("SACCADE_QUICK", "") not in ("", "0")
 SPLIT = "dev" if QUICK else "train"  # dev is small
 OUT = Path(sys.argv[1] if len(sys.argv) > 1 else "lecture")
-HEADS = (1, 2, 8)
+HEADS = {"1 head": 1, "2 heads": 2, "8 heads": 8}
 TIRED = "The animal did not cross the street because it was too tired."
 
 
@@ -46,7 +46,7 @@ def main() -> None:
     draw("questions", questions(french, "Jane visite l'Afrique en septembre", "Afrique"))
     draw("beam", beam(french, "les pauvres sont démunis"))
 
-    english = {f"{heads} heads": translator("english-french", heads) for heads in HEADS}
+    english = {number: translator("english-french", heads) for number, heads in HEADS.items()}
     draw("it", what_it_looks_at(english, "it"))
 
 
