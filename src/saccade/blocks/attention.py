@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.masks import masked_softmax
+from saccade.blocks.products import Linear
 from saccade.blocks.recording import Inside, Observed
 from saccade.blocks.scores import ScaledDot, Score
 from saccade.errors import InputError
@@ -74,7 +75,7 @@ class Attention(Observed):
         super().__init__()
         self.heads, self.width = heads, widths.value_head
         self.score = score(widths.head, widths.head)
-        self.output = nn.Linear(heads * widths.value_head, widths.output, bias=bias)
+        self.output = Linear(heads * widths.value_head, widths.output, bias=bias)
         self.dropout = Dropout(dropout)
         self.kernel = type(self.score) is ScaledDot  # the one score that the kernel computes
 
@@ -131,9 +132,9 @@ class MultiHeadAttention(Attention):
         dropout: float = 0.0,
     ):
         super().__init__(widths, heads, score=score, bias=bias, dropout=dropout)
-        self.query = nn.Linear(widths.query, heads * widths.head, bias=bias)
-        self.key = nn.Linear(widths.key, heads * widths.head, bias=bias)
-        self.value = nn.Linear(widths.value, heads * widths.value_head, bias=bias)
+        self.query = Linear(widths.query, heads * widths.head, bias=bias)
+        self.key = Linear(widths.key, heads * widths.head, bias=bias)
+        self.value = Linear(widths.value, heads * widths.value_head, bias=bias)
         for projection in (self.query, self.key, self.value):
             _xavier(projection, parts=1)
 
@@ -164,7 +165,7 @@ class SelfAttention(Attention):
     ):
         widths = Widths.equal(dim, heads)
         super().__init__(widths, heads, score=score, bias=bias, dropout=dropout)
-        self.query_key_value = nn.Linear(dim, 3 * dim, bias=bias)
+        self.query_key_value = Linear(dim, 3 * dim, bias=bias)
         _xavier(self.query_key_value, parts=3)
 
     def project(self, x: Float[Tensor, "B T D"]) -> tuple[Tensor, Tensor, Tensor]:
@@ -194,8 +195,8 @@ class CrossAttention(Attention):
     ):
         widths = Widths.equal(dim, heads)
         super().__init__(widths, heads, score=score, bias=bias, dropout=dropout)
-        self.query = nn.Linear(dim, dim, bias=bias)
-        self.key_value = nn.Linear(dim, 2 * dim, bias=bias)
+        self.query = Linear(dim, dim, bias=bias)
+        self.key_value = Linear(dim, 2 * dim, bias=bias)
         _xavier(self.query, parts=1)
         _xavier(self.key_value, parts=2)
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.masks import padding_mask
 from saccade.blocks.positions import Sinusoidal
+from saccade.blocks.products import Linear
 from saccade.blocks.recurrent import Recurrent
 from saccade.errors import InputError
 
@@ -63,7 +64,7 @@ class ConvolutionalEncoder(nn.Module):
         super().__init__()
         if kernel < 1 or kernel % 2 == 0:
             raise InputError(f"kernel of a convolutional encoder is {kernel}, it must be odd")
-        self.enter = nn.Linear(sizes.input_dim, sizes.dim)
+        self.enter = Linear(sizes.input_dim, sizes.dim)
         self.positions = Sinusoidal(sizes.dim)
         self.convolutions = nn.ModuleList(
             nn.Conv1d(sizes.dim, 2 * sizes.dim, kernel, padding=kernel // 2)

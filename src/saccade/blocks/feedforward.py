@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from saccade.blocks.activations import Activation
 from saccade.blocks.dropout import Dropout
+from saccade.blocks.products import Linear
 
 
 class FeedForward(nn.Module):
@@ -22,10 +23,10 @@ class FeedForward(nn.Module):
     ):
         super().__init__()
         ffn_dim = 4 * dim if ffn_dim is None else ffn_dim
-        self.expand = nn.Linear(dim, ffn_dim, bias=input_bias)
+        self.expand = Linear(dim, ffn_dim, bias=input_bias)
         self.activation = activation
         self.dropout = Dropout(dropout)
-        self.contract = nn.Linear(ffn_dim, dim, bias=output_bias)
+        self.contract = Linear(ffn_dim, dim, bias=output_bias)
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B D"]:
         return self.contract(self.dropout(self.activation(self.expand(x))))

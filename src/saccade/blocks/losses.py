@@ -17,6 +17,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from saccade.blocks.products import add_product, multiply
+
 ROWS = 256  # logits held at a time: enough for the matrix product, few enough for the cache
 
 
@@ -54,13 +56,13 @@ class _ChunkedCrossEntropy(torch.autograd.Function):
         total = hidden.new_zeros(())
         for start in range(0, len(hidden), ROWS):
             h, y = hidden[start : start + ROWS], gold[start : start + ROWS, None]
-            logits = torch.mm(h, weight.mT, out=buffer[: len(h)])
+            logits = multiply(h, weight.mT, out=buffer[: len(h)])
             log_p = torch.log_softmax(logits, dim=1, out=logits)
             total -= (1 - smoothing) * log_p.gather(1, y).sum() + smoothing / vocab * log_p.sum()
             if wants_grad:
                 p = log_p.exp_()
-                torch.mm(p, weight, out=grad_hidden[start : start + ROWS])
-                grad_weight.addmm_(p.mT, h)
+                multiply(p, weight, out=grad_hidden[start : start + ROWS])
+                add_product(grad_weight, p.mT, h)
         if wants_grad:
             grad_hidden -= smoothing / vocab * weight.sum(0)
             grad_hidden -= (1 - smoothing) * weight[gold]

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from saccade.blocks.attention import ScoreMaker
 from saccade.blocks.dropout import keyed_uniform
 from saccade.blocks.masks import combine, masked_softmax, near_mask
+from saccade.blocks.products import Linear
 from saccade.blocks.recording import Inside, Observed
 from saccade.blocks.reinforce import Choice, reinforce
 from saccade.errors import InputError
@@ -44,7 +45,7 @@ class Shared(Projection):
 
     def __init__(self, memory_dim: int, dim: int):
         super().__init__(dim, dim)
-        self.both = nn.Linear(memory_dim, dim, bias=False)
+        self.both = Linear(memory_dim, dim, bias=False)
 
     def forward(
         self, memory: Float[Tensor, "B S M"]
@@ -58,8 +59,8 @@ class Apart(Projection):
 
     def __init__(self, memory_dim: int, dim: int):
         super().__init__(dim, dim)
-        self.key = nn.Linear(memory_dim, dim, bias=False)
-        self.value = nn.Linear(memory_dim, dim, bias=False)
+        self.key = Linear(memory_dim, dim, bias=False)
+        self.value = Linear(memory_dim, dim, bias=False)
 
     def forward(
         self, memory: Float[Tensor, "B S M"]
@@ -145,8 +146,8 @@ class LocalPredictive(nn.Module):
     def __init__(self, query_dim: int, half_width: int = 10):
         super().__init__()
         self.half_width = _positive(half_width)
-        self.hidden = nn.Linear(query_dim, query_dim, bias=False)  # W
-        self.place = nn.Linear(query_dim, 1, bias=False)  # v
+        self.hidden = Linear(query_dim, query_dim, bias=False)  # W
+        self.place = Linear(query_dim, 1, bias=False)  # v
 
     def centres(
         self, query: Float[Tensor, "B T Q"], lengths: Int[Tensor, "B 1"] | int
@@ -210,7 +211,7 @@ class Hard(Observed):
                 "they must be at least 0, and from 0 to 1"
             )
         self.entropy, self.discount = entropy, discount
-        self.baseline = nn.Linear(query_dim, 1)
+        self.baseline = Linear(query_dim, 1)
 
     def forward(
         self, query: Float[Tensor, "B T Q"], logits: Float[Tensor, "B T S"], focus: Focus

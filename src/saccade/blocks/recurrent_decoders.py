@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from saccade.blocks.cells import CellState
 from saccade.blocks.driven import driven
+from saccade.blocks.products import Linear
 from saccade.blocks.recurrent import Recurrent
 from saccade.blocks.reinforce import Choice
 
@@ -111,7 +112,7 @@ class BahdanauDecoder(RecurrentDecoder):
     def __init__(self, sizes: DecoderSizes):
         super().__init__(sizes, sizes.word_dim + sizes.context_dim)
         inputs = sizes.word_dim + sizes.dim + sizes.context_dim
-        self.deep_output = nn.Linear(inputs, 2 * sizes.word_dim)
+        self.deep_output = Linear(inputs, 2 * sizes.word_dim)
 
     def speak(
         self,
@@ -153,7 +154,7 @@ class LuongDecoder(RecurrentDecoder):
 
     def __init__(self, sizes: DecoderSizes):
         super().__init__(sizes, sizes.word_dim + self.fed_dim)
-        self.attentional = nn.Linear(sizes.context_dim + sizes.dim, sizes.word_dim, bias=False)
+        self.attentional = Linear(sizes.context_dim + sizes.dim, sizes.word_dim, bias=False)
 
     def speak(
         self, hidden: Float[Tensor, "*B D"], contexts: Float[Tensor, "*B P"]

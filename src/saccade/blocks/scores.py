@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from saccade.blocks.products import Linear
 from saccade.config import find, fitting, part
 from saccade.errors import InputError
 
@@ -47,9 +48,9 @@ class Additive(Score):
     def __init__(self, query_dim: int, key_dim: int, hidden_dim: int | None = None):
         super().__init__(query_dim, key_dim)
         hidden_dim = _positive(query_dim if hidden_dim is None else hidden_dim, "hidden_dim")
-        self.query_proj = nn.Linear(query_dim, hidden_dim, bias=False)  # Wq
-        self.key_proj = nn.Linear(key_dim, hidden_dim, bias=False)  # Wk
-        self.energy = nn.Linear(hidden_dim, 1, bias=False)  # v
+        self.query_proj = Linear(query_dim, hidden_dim, bias=False)  # Wq
+        self.key_proj = Linear(key_dim, hidden_dim, bias=False)  # Wk
+        self.energy = Linear(hidden_dim, 1, bias=False)  # v
 
     def prepare(self, memory: Float[Tensor, "*B S K"]) -> Float[Tensor, "*B S A"]:
         return self.key_proj(memory)
@@ -66,8 +67,8 @@ class Concat(Score):
     def __init__(self, query_dim: int, key_dim: int, hidden_dim: int | None = None):
         super().__init__(query_dim, key_dim)
         hidden_dim = _positive(query_dim if hidden_dim is None else hidden_dim, "hidden_dim")
-        self.joint_proj = nn.Linear(query_dim + key_dim, hidden_dim, bias=False)  # W
-        self.energy = nn.Linear(hidden_dim, 1, bias=False)  # v
+        self.joint_proj = Linear(query_dim + key_dim, hidden_dim, bias=False)  # W
+        self.energy = Linear(hidden_dim, 1, bias=False)  # v
 
     def prepare(self, memory: Float[Tensor, "*B S K"]) -> Float[Tensor, "*B S A"]:
         # W's columns for the key, so that no pair of query and key has to be written side by side.
@@ -98,7 +99,7 @@ class General(Score):
 
     def __init__(self, query_dim: int, key_dim: int):
         super().__init__(query_dim, key_dim)
-        self.key_proj = nn.Linear(key_dim, query_dim, bias=False)  # W
+        self.key_proj = Linear(key_dim, query_dim, bias=False)  # W
 
     def prepare(self, memory: Float[Tensor, "*B S K"]) -> Float[Tensor, "*B S Q"]:
         return self.key_proj(memory)
@@ -121,7 +122,7 @@ class Location(Score):
     def __init__(self, query_dim: int, key_dim: int, limit: int = 128):
         super().__init__(query_dim, key_dim)
         self.limit = _positive(limit, "limit")
-        self.position_proj = nn.Linear(query_dim, limit, bias=False)  # W
+        self.position_proj = Linear(query_dim, limit, bias=False)  # W
 
     def prepare(self, memory: Float[Tensor, "*B S K"]) -> Float[Tensor, "*B S 0"]:
         return memory[..., :0]  # how many there are is all that counts

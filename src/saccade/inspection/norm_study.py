@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.blocks.norms import BatchNormOverTime
+from saccade.blocks.products import Linear
 from saccade.blocks.recurrent import Recurrent
 from saccade.errors import InputError
 from saccade.inspection.paper import (
@@ -81,7 +82,7 @@ class Reader(nn.Module):
     def __init__(self, study: NormStudy, norm: str):
         super().__init__()
         self.recurrent = Recurrent(2, study.dim, cell=study.cell, norm=norm)
-        self.guess = nn.Linear(study.dim, 1)
+        self.guess = Linear(study.dim, 1)
 
     def forward(self, x: Float[Tensor, "B T 2"]) -> Float[Tensor, "B T"]:
         return self.guess(self.recurrent(x)[0]).squeeze(-1)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from saccade.blocks.cells import CellState
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
+from saccade.blocks.products import Linear
 from saccade.blocks.recurrent import Recurrent
 from saccade.blocks.sequences import SEGMENT, check_prefixes
 from saccade.models.limits import check_rates, check_sizes
@@ -64,11 +65,11 @@ class RecurrentLM(nn.Module):
         )
         self.projection: nn.Module = nn.Identity()
         if config.tied and width != config.dim:
-            self.projection = nn.Linear(config.dim, width, bias=False)
+            self.projection = Linear(config.dim, width, bias=False)
         self.output: Any = (
             TiedOutput(self.embedding)
             if config.tied
-            else nn.Linear(config.dim, config.vocab_size, bias=False)
+            else Linear(config.dim, config.vocab_size, bias=False)
         )
 
     @property

@@ -18,6 +18,7 @@ from saccade.blocks.cells import CELLS
 from saccade.blocks.dropout import Dropout, current_update, keyed_uniform
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
 from saccade.blocks.encoders import ENCODERS, EncoderSizes
+from saccade.blocks.products import Linear
 from saccade.blocks.recurrent_attention import (
     ATTENTIONS,
     PROJECTIONS,
@@ -104,7 +105,7 @@ class Seq2Seq(nn.Module):
         self.attention = _attention(config, self.encoder.memory_dim)
         self.decoder = _decoder(config, width, self.attention.context_dim)
         self.bridges = nn.ModuleList(
-            nn.Linear(self.encoder.summary_dim, config.dim) for _ in self.decoder.stack.cells
+            Linear(self.encoder.summary_dim, config.dim) for _ in self.decoder.stack.cells
         )
         name, parameters = part(config.sampling, "model.sampling")
         schedule = find(SAMPLINGS, name, what="model.sampling")
