@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from saccade.blocks.cells import GRU, LSTM, RNN, Cell, CellState
+from saccade.blocks.products import linear
 from saccade.blocks.recurrent import Recurrent
 
 # (number of the step, feedback (B, F), states) -> states after it
@@ -28,7 +29,7 @@ def driven(stack: Recurrent, words: Float[Tensor, "B T E"]) -> Advance:
         return _plainly(stack, words)
     width = words.shape[-1]
     by_time = words.transpose(0, 1).contiguous()  # so that a step's rows lie side by side
-    drives = F.linear(by_time, first.weight_ih[:, :width], first.bias_ih).unbind(0)
+    drives = linear(by_time, first.weight_ih[:, :width], first.bias_ih).unbind(0)
     weight = first.weight_ih[:, width:].mT
     above: list[Any] = list(stack.cells)[1:]
 

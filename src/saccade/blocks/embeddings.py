@@ -7,6 +7,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from saccade.blocks.products import linear
+
 
 class TokenEmbedding(nn.Module):
     """Vaswani et al. 2017, 3.4:  sqrt(d) E[token], E of variance 1/d so that it also predicts.
@@ -38,4 +40,4 @@ class TiedOutput(nn.Module):
         self.embedding = embedding
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        return F.linear(x, self.embedding.weight)
+        return linear(x, self.embedding.weight)

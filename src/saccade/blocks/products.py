@@ -35,7 +35,7 @@ def linear(
     x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None = None
 ) -> Float[Tensor, "*B O"]:
     """Y = x W^T + b, by the wider library where that gains."""
-    if not _worth_it(x, weight):
+    if not worth_it(x, weight):
         return F.linear(x, weight, bias)
     y: Tensor = (
         _WideLinear.apply(x.flatten(0, -2), weight)
@@ -50,7 +50,7 @@ def multiply(
     left: Float[Tensor, "N I"], right: Float[Tensor, "I O"], out: Tensor | None = None
 ) -> Float[Tensor, "N O"]:
     """The product of two matrices, by the wider library where that gains; gives no gradients."""
-    if not _worth_it(left, right):
+    if not worth_it(left, right):
         return torch.mm(left, right, out=out)
     if out is None:
         out = left.new_empty(len(left), right.shape[1])
@@ -67,7 +67,7 @@ def add_product(
     total: Float[Tensor, "I O"], left: Float[Tensor, "I N"], right: Float[Tensor, "N O"]
 ) -> None:
     """Add a product to `total`, in place."""
-    if not _worth_it(right, total):
+    if not worth_it(right, total):
         total.addmm_(left, right)
         return
     with _by_onednn():
@@ -109,7 +109,7 @@ class _WideLinear(torch.autograd.Function):
         return multiply(grad, weight) if of_x else None, grad_weight
 
 
-def _worth_it(x: Tensor, weight: Tensor) -> bool:
+def worth_it(x: Tensor, weight: Tensor) -> bool:
     """Whether a product is large enough, and of the kind that oneDNN computes exactly."""
     if x.numel() < SIZES[-1] * x.shape[-1] or weight.numel() < 1 << 14:
         return False

@@ -19,6 +19,7 @@ from saccade.blocks.caches import KeyValueCache, LayerCache
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.feedforward import FeedForward
 from saccade.blocks.norms import OutputNorm, Placement, PostNorm, PreNorm
+from saccade.blocks.products import Linear, linear
 from saccade.blocks.quantized import QuantizedLinear
 from saccade.blocks.source_memory import SourceMemory
 
@@ -40,13 +41,13 @@ def _hooked(module: nn.Module) -> bool:
     return bool(module._forward_hooks or module._forward_pre_hooks)
 
 
-def _linear(linear: Any) -> Function:
-    weight, bias = linear.weight, linear.bias
-    return lambda x: F.linear(x, weight, bias)
+def _linear(module: Any) -> Function:
+    weight, bias = module.weight, module.bias
+    return lambda x: linear(x, weight, bias)
 
 
-def _quantized(linear: Any) -> Function:
-    packed, product = linear.packed, torch.ops.quantized.linear_dynamic.default
+def _quantized(module: Any) -> Function:
+    packed, product = module.packed, torch.ops.quantized.linear_dynamic.default
     return lambda x: product(x, packed)
 
 
@@ -66,7 +67,7 @@ def _feed_forward(ffn: Any) -> Function:
 
 
 MAKERS: dict[type[nn.Module], Callable[[Any], Function]] = {
-    nn.Linear: _linear,
+    Linear: _linear,
     QuantizedLinear: _quantized,
     nn.LayerNorm: _layer_norm,
     Dropout: _dropout,

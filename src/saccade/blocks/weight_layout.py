@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
+from saccade.blocks.products import linear, worth_it
 
 FEW = 3  # rows up to which columns are faster than the kernel
 ROWS = 64  # the kernel lays weights out for about so many; any number works
@@ -32,8 +33,8 @@ class PackedOutput(nn.Module):
         self.columns = by_columns(weight)
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        if torch.is_grad_enabled():
-            return F.linear(x, self.embedding.weight)
+        if torch.is_grad_enabled() or worth_it(x, self.embedding.weight):
+            return linear(x, self.embedding.weight)
         if x.numel() <= FEW * x.shape[-1]:
             return F.linear(x, self.columns)
         y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, None, "none", [], "")

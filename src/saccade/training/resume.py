@@ -167,7 +167,7 @@ def _taken_in(run: Run, resumed: Resumed, data: dict[str, str], examples: Plain 
 def check_environment(run: Run, settings: Settings, events: Events) -> None:
     """Bits are promised for the same threads, torch and processor: say so when they changed."""
     then, now = run.environment(), {**environment(), "threads": settings.train.threads}
-    for name in ("threads", "torch", "cpu"):
+    for name in ("threads", "torch", "cpu", "products"):
         if name in then and then[name] != now[name]:
             events.warn(
                 f"{name} was {then[name]} when the run began and is {now[name]} now: the result "

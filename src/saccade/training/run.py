@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from saccade.blocks.meta import shapes_only
+from saccade.blocks.products import gains
 from saccade.config import dump_toml, override, read_toml
 from saccade.data.durable import remove_leftovers
 from saccade.errors import InputError, TrainingError
@@ -248,6 +249,7 @@ def environment() -> dict[str, Any]:
         "torch": torch.__version__,
         "threads": torch.get_num_threads(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
+        "products": "oneDNN" if gains() else "MKL",
         "machine": platform.machine(),
         "cores": cores(),
     }
