@@ -8,6 +8,7 @@ from contracts.decoder_variants import BOS, EOS, Variant, padded, stepped
 from saccade.blocks.attention import SelfAttention
 from saccade.blocks.recording import record_attention
 from saccade.decoding.search import SearchOptions, beam_search
+from saccade.decoding.walk import Bounds
 from saccade.errors import InputError
 
 SOURCES = [[3, 4, 5, 6], [8, 9], [10, 11, 12, 3, 4]]
@@ -143,7 +144,7 @@ def test_a_path_of_beam_search_has_the_weights_of_teacher_forcing(settings, beam
     state = model.start(padded(*SOURCES))
     with record_attention(model) as seen:
         found = beam_search(
-            model, state, first=BOS, eos=EOS, max_lengths=[8, 3, 6], options=options
+            model, state, Bounds(first=BOS, eos=EOS, max_lengths=[8, 3, 6]), options=options
         )
     assert beam == 1 or any(len(set(each.path)) > 1 for nbest in found for each in nbest)
     for source, nbest in zip(SOURCES, found, strict=True):

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from saccade.blocks.state import Decoder, State
 from saccade.decoding.search import SearchOptions, beam_search, greedy_search
+from saccade.decoding.walk import Bounds
 from saccade.errors import InputError
 from saccade.training.checkpoint import load_tensors, save_tensors
 from saccade.training.run import named_weights
@@ -265,7 +266,9 @@ def searched(model, sources, **settings):
     options = SearchOptions(**settings)
     limits = [options.max_length(len(source)) for source in sources]
     state = model.start(padded(*sources))
-    return beam_search(model, state, first=BOS, eos=EOS, max_lengths=limits, options=options)
+    return beam_search(
+        model, state, Bounds(first=BOS, eos=EOS, max_lengths=limits), options=options
+    )
 
 
 @EACH
@@ -299,9 +302,7 @@ def test_greedy_is_a_beam_of_one(variant):
     found = greedy_search(
         model,
         model.start(padded(*SOURCES)),
-        first=BOS,
-        eos=EOS,
-        max_lengths=limits,
+        Bounds(first=BOS, eos=EOS, max_lengths=limits),
         options=options,
     )
     for source, (hypothesis,) in zip(SOURCES, found, strict=True):

@@ -15,6 +15,7 @@ from saccade.decoding.constraints import (
 )
 from saccade.decoding.options import DecodeOptions
 from saccade.decoding.search import SearchOptions, beam_search
+from saccade.decoding.walk import Bounds
 from saccade.errors import InputError
 
 V, LENGTH, NEVER = 5, 8, float("-inf")
@@ -24,11 +25,8 @@ def search(decoder, rows, constraints=(), **options):
     return beam_search(
         decoder,
         decoder.start(range(rows)),
-        first=BOS,
-        eos=EOS,
-        max_lengths=[LENGTH] * rows,
+        Bounds(first=BOS, eos=EOS, max_lengths=[LENGTH] * rows, constraints=constraints),
         options=SearchOptions(**options),
-        constraints=constraints,
     )
 
 
@@ -124,9 +122,7 @@ def test_a_prefix_is_searched_like_its_own_continuation(decoder):
     rest = beam_search(
         later,
         later.start([0]),
-        first=3,
-        eos=EOS,
-        max_lengths=[LENGTH - 1],
+        Bounds(first=3, eos=EOS, max_lengths=[LENGTH - 1]),
         options=SearchOptions(beam=3, nbest=3, length_penalty=0.0),
     )[0]
     assert [each.tokens[1:] for each in found] == [each.tokens for each in rest]

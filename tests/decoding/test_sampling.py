@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from saccade.decoding.constraints import Banned
 from saccade.decoding.sampling import Draw, sample, temperature, top_k, top_p
 from saccade.decoding.search import SearchOptions, greedy_search
-from saccade.decoding.walk import stream
+from saccade.decoding.walk import Bounds, stream
 from saccade.errors import InputError
 
 OPTIONS = SearchOptions()
@@ -20,12 +20,9 @@ def drawn(decoder, state, draw, lengths, constraints=()):
     return sample(
         decoder,
         state,
-        first=BOS,
-        eos=EOS,
-        max_lengths=lengths,
+        Bounds(first=BOS, eos=EOS, max_lengths=lengths, constraints=constraints),
         draw=draw,
         options=OPTIONS,
-        constraints=constraints,
     )
 
 
@@ -92,7 +89,9 @@ def test_a_tiny_temperature_is_greedy_in_float32_too(value):
 def test_no_temperature_is_greedy(value):
     decoder, inputs = TinyRNN(8), torch.randn(4, D, dtype=torch.float64)
     state, lengths = decoder.start(inputs), [8, 2, 8, 5]
-    greedy = greedy_search(decoder, state, first=BOS, eos=EOS, max_lengths=lengths, options=OPTIONS)
+    greedy = greedy_search(
+        decoder, state, Bounds(first=BOS, eos=EOS, max_lengths=lengths), options=OPTIONS
+    )
     draw = Draw(seed=1, examples=range(4), filters=[temperature(value)])
     assert [[each] for each in drawn(decoder, state, draw, lengths)] == greedy
 
@@ -101,17 +100,21 @@ def test_stream_is_the_sample_piece_by_piece():
     decoder, inputs = TinyRNN(8), torch.randn(1, D, dtype=torch.float64)
     state, draw = decoder.start(inputs), Draw(seed=3, examples=[11])
     (whole,) = drawn(decoder, state, draw, [12])
-    pieces = list(stream(decoder, state, first=BOS, eos=EOS, max_length=12, choose=draw))
+    pieces = list(stream(decoder, state, Bounds(first=BOS, eos=EOS, max_lengths=[12]), choose=draw))
     assert [token for token, _ in pieces] == whole.tokens
     assert [value for _, value in pieces] == whole.token_log_probs[: len(whole.tokens)]
     with pytest.raises(InputError, match="one sequence"):
-        next(stream(decoder, decoder.start(inputs.repeat(2, 1)), first=0, eos=1, max_length=3))
+        next(
+            stream(
+                decoder, decoder.start(inputs.repeat(2, 1)), Bounds(first=0, eos=1, max_lengths=[3])
+            )
+        )
 
 
 def test_streaming_leaves_the_callers_gradients_on():
     decoder = TinyRNN(8)
     state = decoder.start(torch.randn(1, D, dtype=torch.float64))
-    for _ in stream(decoder, state, first=BOS, eos=EOS, max_length=3):
+    for _ in stream(decoder, state, Bounds(first=BOS, eos=EOS, max_lengths=[3])):
         assert torch.is_grad_enabled()
 
 

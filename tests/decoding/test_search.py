@@ -26,7 +26,7 @@ from saccade.decoding.search import (
     beam_search,
     greedy_search,
 )
-from saccade.decoding.walk import BLOCK
+from saccade.decoding.walk import BLOCK, Bounds
 from saccade.errors import InputError
 
 TINY = [TinyRNN, TinyAttention]
@@ -37,11 +37,8 @@ def search(decoder, state, lengths, tree=None, constraints=(), **options):
     return beam_search(
         decoder,
         state,
-        first=BOS,
-        eos=EOS,
-        max_lengths=lengths,
+        Bounds(first=BOS, eos=EOS, max_lengths=lengths, constraints=constraints),
         options=SearchOptions(**options),
-        constraints=constraints,
         tree=tree,
     )
 
@@ -108,7 +105,9 @@ def test_it_is_the_definition(case):
     table, lengths, options = case
     decoder = Table(table)
     state = decoder.start(range(len(lengths)))
-    found = beam_search(decoder, state, first=BOS, eos=EOS, max_lengths=lengths, options=options)
+    found = beam_search(
+        decoder, state, Bounds(first=BOS, eos=EOS, max_lengths=lengths), options=options
+    )
     for sentence, hypotheses in enumerate(found):
         expected = reference(table, sentence, lengths[sentence], options)
         assert [(steps_of(each), each.log_prob) for each in hypotheses] == expected
@@ -127,9 +126,9 @@ def test_stopping_early_changes_nothing(case):
     table, lengths, options = case
     decoder = Table(table)
     state, tree = decoder.start(range(len(lengths))), BeamTree()
-    fixed = {"first": BOS, "eos": EOS, "max_lengths": lengths, "options": options}
-    to_the_end = beam_search(decoder, state, **fixed, tree=tree)
-    for ours, theirs in zip(beam_search(decoder, state, **fixed), to_the_end, strict=True):
+    fixed = (Bounds(first=BOS, eos=EOS, max_lengths=lengths), options)
+    to_the_end = beam_search(decoder, state, *fixed, tree=tree)
+    for ours, theirs in zip(beam_search(decoder, state, *fixed), to_the_end, strict=True):
         assert [astuple(each)[:4] for each in ours] == [astuple(each)[:4] for each in theirs]
 
 
@@ -149,8 +148,8 @@ class Told(BeamTree):
 def test_after_each_step_the_tree_is_told_what_a_search_that_ended_there_would_find(case):
     table, lengths, options = case
     decoder, tree = Table(table), Told()
-    fixed = {"first": BOS, "eos": EOS, "max_lengths": lengths, "options": options}
-    beam_search(decoder, decoder.start(range(len(lengths))), **fixed, tree=tree)
+    fixed = (Bounds(first=BOS, eos=EOS, max_lengths=lengths), options)
+    beam_search(decoder, decoder.start(range(len(lengths))), *fixed, tree=tree)
     for length, ends in enumerate(tree.best, start=1):
         for sentence, end in ends.items():
             tokens, _ = reference(table, sentence, length, options)[0]
@@ -191,10 +190,10 @@ def test_width_one_is_greedy(model):
     decoder, inputs = model(12), torch.randn(5, D, dtype=torch.float64)
     state, lengths = decoder.start(inputs), [3, 9, 1, 20, 20]
     options = SearchOptions(beam=1)
-    fixed = {"first": BOS, "eos": EOS, "max_lengths": lengths, "options": options}
-    short = greedy_search(decoder, state, **fixed)
-    assert short == beam_search(decoder, state, **fixed, tree=BeamTree())  # a tree: the long way
-    assert short == beam_search(decoder, state, **fixed)
+    fixed = (Bounds(first=BOS, eos=EOS, max_lengths=lengths), options)
+    short = greedy_search(decoder, state, *fixed)
+    assert short == beam_search(decoder, state, *fixed, tree=BeamTree())  # a tree: the long way
+    assert short == beam_search(decoder, state, *fixed)
     for b, (only,) in enumerate(short):
         row, token = state.select(torch.tensor([b])), BOS
         for chosen in steps_of(only):
@@ -406,10 +405,12 @@ def test_a_search_of_many_choices_is_that_of_few_and_more():
 def test_first_tokens_may_differ_by_row():
     table = torch.randn(1, 4, 5, 5, dtype=torch.float64)
     decoder = Table(table)
-    fixed = {"eos": EOS, "options": SearchOptions(beam=2)}
-    both = beam_search(decoder, decoder.start([0, 0]), first=[2, 3], max_lengths=[4, 4], **fixed)
+    options = SearchOptions(beam=2)
+    bounds = Bounds(first=[2, 3], eos=EOS, max_lengths=[4, 4])
+    both = beam_search(decoder, decoder.start([0, 0]), bounds, options)
     for first, found in zip((2, 3), both, strict=True):
-        alone = beam_search(decoder, decoder.start([0]), first=first, max_lengths=[4], **fixed)
+        bounds = Bounds(first=first, eos=EOS, max_lengths=[4])
+        alone = beam_search(decoder, decoder.start([0]), bounds, options)
         assert found[0].tokens == alone[0][0].tokens
 
 

@@ -7,7 +7,7 @@ from decoding.tiny_decoders import Table
 from saccade.data.tokenizers import train_tokenizer
 from saccade.decoding.constraints import RepetitionPenalty
 from saccade.decoding.texts import before_stop, first_stop, spoken, stopping
-from saccade.decoding.walk import gather_hypotheses, walk
+from saccade.decoding.walk import Bounds, gather_hypotheses, walk
 
 TEXT = "Ünïcödé 🙂🙃 and plain, l'été; a b  c"
 
@@ -82,7 +82,7 @@ def test_a_sentence_ends_at_its_stop_and_the_others_go_on():
     """Sent back into the walk, so no step is made for it any more."""
     following = torch.eye(9).roll(1, dims=1) * 9  # after each token the next
     decoder, seen = Table(following.expand(2, 8, 9, 9)), []
-    steps = walk(decoder, decoder.start([0, 1]), first=[2, 3], eos=1, max_lengths=[4, 4])
+    steps = walk(decoder, decoder.start([0, 1]), Bounds(first=[2, 3], eos=1, max_lengths=[4, 4]))
     stopped = stopping(steps, lambda ids: "".join(map(str, ids)), ["45"])
     found = gather_hypotheses(
         (seen.append(step.sentences) or step for step in stopped), 2, eos=1, length_penalty=0.0
@@ -107,9 +107,11 @@ def test_a_penalty_changes_the_choice_and_not_what_it_is_worth():
     for penalty, tokens in ((1.0, [2, 2, 2]), (9.0, [2, 3, 0])):
         decoder = Table(logits)
         steps = walk(
-            decoder, decoder.start([0]), first=0, eos=9, max_lengths=[3],
+            decoder,
+            decoder.start([0]),
+            Bounds(first=0, eos=9, max_lengths=[3]),
             preferences=[RepetitionPenalty(penalty, [[]])],
-        )  # fmt: skip
+        )
         (found,) = gather_hypotheses(steps, 1, eos=9, length_penalty=0.0)
         assert found.tokens == tokens
         assert found.token_log_probs == pytest.approx(worth[tokens].tolist(), abs=1e-6)

@@ -7,6 +7,7 @@ from contracts.decoder_variants import BOS, EOS, Variant, padded
 from saccade.blocks.attention import SelfAttention
 from saccade.blocks.recording import record_attention
 from saccade.decoding.search import SearchOptions, beam_search
+from saccade.decoding.walk import Bounds
 from saccade.errors import InputError
 from saccade.inspection.ablation import every_head, without_heads
 
@@ -68,9 +69,11 @@ def test_a_beam_goes_on_without_the_head(model):
     options = SearchOptions(beam=3, nbest=3)
     with without_heads(model, {CROSS: [0], "decoder.0.attention": [1]}):
         found = beam_search(
-            model, model.start(padded(*SOURCES)), first=BOS, eos=EOS, max_lengths=[6, 6],
+            model,
+            model.start(padded(*SOURCES)),
+            Bounds(first=BOS, eos=EOS, max_lengths=[6, 6]),
             options=options,
-        )  # fmt: skip
+        )
         for source, nbest in zip(SOURCES, found, strict=True):
             for each in nbest:
                 steps = each.tokens + [EOS] * each.finished

@@ -7,6 +7,7 @@ import torch
 from saccade.blocks.state import Decoder, State
 from saccade.decoding.sampling import Draw, sample
 from saccade.decoding.search import SearchOptions, beam_search, greedy_search
+from saccade.decoding.walk import Bounds
 from saccade.errors import InputError
 from saccade.models.markov import Markov, MarkovConfig
 from saccade.training.checkpoint import load_tensors, save_tensors
@@ -265,10 +266,10 @@ def test_documents_do_not_reach_into_each_other(variant):
 def test_generation_ends_at_a_dead_end_and_else_goes_on(variant):
     model = Markov(MarkovConfig(vocab_size=VOCAB, **VARIANTS[variant]))
     model.fit([np.array([1, 2, 3, 4])])  # nothing follows 4
-    shared = {"first": 1, "eos": 0, "max_lengths": [6], "options": SearchOptions(beam=1)}
-    ((greedy,),) = greedy_search(model, model.start(1), **shared)
-    drawn = sample(model, model.start(1), **shared, draw=Draw(seed=1, examples=[0]))
-    beam = beam_search(model, model.start(1), **{**shared, "options": SearchOptions(beam=2)})
+    bounds, options = Bounds(first=1, eos=0, max_lengths=[6]), SearchOptions(beam=1)
+    ((greedy,),) = greedy_search(model, model.start(1), bounds, options)
+    drawn = sample(model, model.start(1), bounds, options, Draw(seed=1, examples=[0]))
+    beam = beam_search(model, model.start(1), bounds, SearchOptions(beam=2))
     for found in (greedy, *drawn, *beam[0]):
         if "smoothing" in VARIANTS[variant]:
             assert found.finished or len(found.tokens) == 6

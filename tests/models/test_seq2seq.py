@@ -14,6 +14,7 @@ from saccade.blocks.scores import SCORES
 from saccade.config import build
 from saccade.data.batches import PairBatch
 from saccade.decoding.search import SearchOptions, beam_search
+from saccade.decoding.walk import Bounds
 from saccade.errors import InputError
 from saccade.models.seq2seq import Seq2Seq, Seq2SeqConfig
 from saccade.tasks.objectives import DrawnObjective, TranslateObjective, translate_objective
@@ -82,9 +83,11 @@ def test_every_combination_learns_and_decodes(variant):
     model.eval()
     with torch.no_grad(), record_attention(model, model.alignment_layers) as seen:
         found = beam_search(
-            model, model.start(padded(*SOURCES)), first=BOS, eos=EOS, max_lengths=[5, 5, 5],
+            model,
+            model.start(padded(*SOURCES)),
+            Bounds(first=BOS, eos=EOS, max_lengths=[5, 5, 5]),
             options=SearchOptions(beam=3, nbest=2),
-        )  # fmt: skip
+        )
     for source, (best, _) in zip(SOURCES, found, strict=True):
         gold = [*best.tokens, EOS][: len(best.token_log_probs)]
         forced = alone(model, source, [BOS, *gold[:-1]]).log_softmax(-1)[range(len(gold)), gold]

@@ -5,6 +5,7 @@ import torch
 import transformers
 
 from saccade.decoding.search import SearchOptions, greedy_search
+from saccade.decoding.walk import Bounds
 from saccade.models.gpt import GPT, GPTConfig
 
 DIM, HEADS, LAYERS, VOCAB, CONTEXT = 16, 4, 3, 29, 24
@@ -75,9 +76,11 @@ def test_greedy_finds_the_same_tokens(twins):
     )  # fmt: skip
     for row in range(2):
         found = greedy_search(
-            ours, state.select(torch.tensor([row])), first=int(prompts[row, -1]), eos=0,
-            max_lengths=[size], options=SearchOptions(beam=1),
-        )  # fmt: skip
+            ours,
+            state.select(torch.tensor([row])),
+            Bounds(first=int(prompts[row, -1]), eos=0, max_lengths=[size]),
+            options=SearchOptions(beam=1),
+        )
         wanted = expected[row, 4:].tolist()
         wanted = wanted[: wanted.index(0)] if 0 in wanted else wanted
         assert found[0][0].tokens == wanted

@@ -6,6 +6,7 @@ import transformers
 
 from saccade.blocks.sequences import Padded
 from saccade.decoding.search import SearchOptions, beam_search, greedy_search
+from saccade.decoding.walk import Bounds
 from saccade.models.transformer import Transformer, TransformerConfig
 
 DIM, HEADS, FFN, LAYERS, VOCAB = 16, 4, 24, 2, 29
@@ -94,9 +95,11 @@ def test_greedy_finds_the_same_tokens(twins):
     ours, theirs = twins
     source, limit = batch(), 12
     found = greedy_search(
-        ours, ours.start(source), first=PAD, eos=EOS, max_lengths=[limit] * 3,
+        ours,
+        ours.start(source),
+        Bounds(first=PAD, eos=EOS, max_lengths=[limit] * 3),
         options=SearchOptions(beam=1),
-    )  # fmt: skip
+    )
     ids = theirs.generate(
         **marian_inputs(source), num_beams=1, do_sample=False, max_new_tokens=limit
     )
@@ -116,7 +119,10 @@ def test_beam_results_are_worth_what_hugging_face_says(twins):
     source, limit = batch(), 8
     options = SearchOptions(beam=4, nbest=4, length_penalty=0.0)
     found = beam_search(
-        ours, ours.start(source), first=PAD, eos=EOS, max_lengths=[limit] * 3, options=options
+        ours,
+        ours.start(source),
+        Bounds(first=PAD, eos=EOS, max_lengths=[limit] * 3),
+        options=options,
     )
     best = theirs.generate(
         **marian_inputs(source), num_beams=4, do_sample=False, max_new_tokens=limit,

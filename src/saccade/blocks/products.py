@@ -11,7 +11,6 @@ rows are cut into pieces of a few sizes, and the few that are left over stay wit
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+_MATMUL: Any = getattr(torch.backends.mkldnn, "matmul", None)
 SIZES = (512, 64, 16)  # rows: as often as the first fits, then multiples of the others
 
 
@@ -54,7 +54,7 @@ def multiply(
         return torch.mm(left, right, out=out)
     if out is None:
         out = left.new_empty(len(left), right.shape[1])
-    with _by_onednn():
+    with _ByOneDnn():
         for piece in pieces(len(left)):
             torch.mm(left[piece], right, out=out[piece])
     rest = slice(len(left) - len(left) % SIZES[-1], None)
@@ -70,7 +70,7 @@ def add_product(
     if not worth_it(right, total):
         total.addmm_(left, right)
         return
-    with _by_onednn():
+    with _ByOneDnn():
         for piece in pieces(len(right)):
             total.addmm_(left[:, piece], right[piece])
     rest = slice(len(right) - len(right) % SIZES[-1], None)
@@ -121,7 +121,7 @@ def worth_it(x: Tensor, weight: Tensor) -> bool:
 @cache
 def gains() -> bool:
     """Whether oneDNN is the wider library here, and computes what float32 promises."""
-    known = hasattr(torch.backends.mkldnn, "matmul") and torch.backends.mkldnn.is_available()
+    known = _MATMUL is not None and torch.backends.mkldnn.is_available()
     wide = torch.backends.cpu.get_cpu_capability() == "AVX512"
     return known and wide and _vendor() == "AuthenticAMD" and _exact()
 
@@ -129,7 +129,7 @@ def gains() -> bool:
 def _exact() -> bool:
     """Whether products by oneDNN keep what bfloat16 would lose."""
     fine = torch.full((64, 64), 1 + 2.0**-20)
-    with _by_onednn():
+    with _ByOneDnn():
         return torch.equal(fine @ torch.eye(64), fine)
 
 
@@ -142,12 +142,12 @@ def _vendor() -> str:
     return next((line.split()[-1] for line in lines if line.startswith("vendor_id")), "")
 
 
-@contextmanager
-def _by_onednn() -> Iterator[None]:
-    products = torch.backends.mkldnn.matmul
-    before = products.fp32_precision
-    products.fp32_precision = "bf16"
-    try:
-        yield
-    finally:
-        products.fp32_precision = before
+class _ByOneDnn:
+    """Inside, torch hands products over; a class, as a generator costs as much as a small one."""
+
+    def __enter__(self) -> None:
+        self.before = _MATMUL.fp32_precision
+        _MATMUL.fp32_precision = "bf16"
+
+    def __exit__(self, *_: object) -> None:
+        _MATMUL.fp32_precision = self.before

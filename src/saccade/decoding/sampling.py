@@ -13,9 +13,9 @@ from jaxtyping import Float, Float64, Int
 from torch import Tensor
 
 from saccade.blocks.state import Decoder, S
-from saccade.decoding.constraints import NEVER, Constraint
+from saccade.decoding.constraints import NEVER
 from saccade.decoding.search import SearchOptions
-from saccade.decoding.walk import Hypothesis, gather_hypotheses, walk
+from saccade.decoding.walk import Bounds, Hypothesis, gather_hypotheses, walk
 from saccade.errors import InputError
 from saccade.randomness import key
 
@@ -102,27 +102,12 @@ class Draw:
 
 
 def sample(
-    decoder: Decoder[S],
-    state: S,
-    *,
-    first: int | Sequence[int],
-    eos: int,
-    max_lengths: Sequence[int],
-    draw: Draw,
-    options: SearchOptions,
-    constraints: Sequence[Constraint] = (),
+    decoder: Decoder[S], state: S, bounds: Bounds, options: SearchOptions, draw: Draw
 ) -> list[Hypothesis]:
     """One drawn sequence a sentence; log-probabilities are the model's own, before the filters."""
     if len(draw.examples) != state.rows:
         raise InputError(f"{state.rows} sentences, but {len(draw.examples)} example numbers")
-    rows = state.rows
-    steps = walk(
-        decoder,
-        state,
-        first=first,
-        eos=eos,
-        max_lengths=max_lengths,
-        choose=draw,
-        constraints=options.constraints(eos, constraints),
+    steps = walk(decoder, state, options.narrow(bounds), choose=draw)
+    return gather_hypotheses(
+        steps, state.rows, eos=bounds.eos, length_penalty=options.length_penalty
     )
-    return gather_hypotheses(steps, rows, eos=eos, length_penalty=options.length_penalty)

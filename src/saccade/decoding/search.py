@@ -9,7 +9,7 @@ k = t = 1 is greedy. Of equals, the path ranked earlier and the lower token id w
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 import numpy as np
@@ -28,9 +28,9 @@ from saccade.decoding.constraints import (
 )
 from saccade.decoding.tree import ROOT, BeamNode, BeamTree
 from saccade.decoding.walk import (
+    Bounds,
     Hypothesis,
     StepRules,
-    first_tokens,
     gather_hypotheses,
     hypothesis,
     length_norm,
@@ -85,41 +85,26 @@ class SearchOptions:
         usual = max(1, int(self.max_ratio * source_length) + self.max_extra)
         return min(LONGEST, max(prefix_length + usual, self.min_length + 1))
 
-    def constraints(self, eos: int, others: Sequence[Constraint] = ()) -> tuple[Constraint, ...]:
-        """Those that the options ask for, behind a prefix if one is forced, and the others."""
+    def narrow(self, bounds: Bounds) -> Bounds:
+        """The bounds with what the options forbid, behind a prefix if one is forced."""
         found: list[Constraint] = []
         if self.min_length:
-            found.append(MinimumLength(self.min_length, eos))
+            found.append(MinimumLength(self.min_length, bounds.eos))
         if self.no_repeat_ngram:
             found.append(NoRepeat(self.no_repeat_ngram))
-        forced = [each for each in others if isinstance(each, ForcedPrefix)]
-        if not forced:
-            return (*found, *others)
-        others = [each for each in others if each is not forced[0]]
-        return (forced[0].before([*found, *others]),)
+        forced = next((each for each in bounds.constraints if isinstance(each, ForcedPrefix)), None)
+        found += [each for each in bounds.constraints if each is not forced]
+        return replace(bounds, constraints=[forced.before(found)] if forced else found)
 
 
 def greedy_search(
-    decoder: Decoder[S],
-    state: S,
-    *,
-    first: int | Sequence[int],
-    eos: int,
-    max_lengths: Sequence[int],
-    options: SearchOptions,
-    constraints: Sequence[Constraint] = (),
+    decoder: Decoder[S], state: S, bounds: Bounds, options: SearchOptions
 ) -> list[list[Hypothesis]]:
     """What `beam_search` finds with one path, by the shorter way."""
-    rows = state.rows
-    steps = walk(
-        decoder,
-        state,
-        first=first,
-        eos=eos,
-        max_lengths=max_lengths,
-        constraints=options.constraints(eos, constraints),
+    steps = walk(decoder, state, options.narrow(bounds))
+    found = gather_hypotheses(
+        steps, state.rows, eos=bounds.eos, length_penalty=options.length_penalty
     )
-    found = gather_hypotheses(steps, rows, eos=eos, length_penalty=options.length_penalty)
     return [[each] for each in found]
 
 
@@ -127,33 +112,21 @@ def greedy_search(
 def beam_search(
     decoder: Decoder[S],
     state: S,
-    *,
-    first: int | Sequence[int],
-    eos: int,
-    max_lengths: Sequence[int],
+    bounds: Bounds,
     options: SearchOptions,
-    constraints: Sequence[Constraint] = (),
     tree: BeamTree | None = None,
 ) -> list[list[Hypothesis]]:
     """The best `options.nbest` hypotheses of each sentence; `state` holds one row a sentence.
 
-    A maximum length counts eos. With a tree, search goes on to its natural end. Paths are compared
-    by what the model says of them: preferences are of `walk` alone.
+    With a tree, search goes on to its natural end. Paths are compared by what the model says of
+    them: preferences are of `walk` alone.
     """
     if options.beam == 1 and tree is None:
-        return greedy_search(
-            decoder,
-            state,
-            first=first,
-            eos=eos,
-            max_lengths=max_lengths,
-            options=options,
-            constraints=constraints,
-        )
-    refuse_preferences(constraints)
-    token = first_tokens(first, max_lengths, state.rows)
-    constraints = options.constraints(eos, constraints)
-    beams, forest = _Beams(max_lengths, options), _Forest()
+        return greedy_search(decoder, state, bounds, options)
+    refuse_preferences(bounds.constraints)
+    token, eos = bounds.first_tokens(state.rows), bounds.eos
+    constraints = options.narrow(bounds).constraints
+    beams, forest = _Beams(bounds.max_lengths, options), _Forest()
     history = token.new_empty(state.rows, 0)
     returned: dict[int, list[int]] = {}
     for position in count():

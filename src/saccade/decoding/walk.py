@@ -36,6 +36,27 @@ class Hypothesis:
     finished: bool  # ended by eos; False: cut at the maximum length, or nothing could follow
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bounds:
+    """Where sequences begin and end, how long each may be, and what it may not say."""
+
+    first: int | Sequence[int]  # what each row reads first: bos, or the last token of its prompt
+    eos: int
+    max_lengths: Sequence[int]  # one a sentence, eos counted
+    constraints: Sequence[Constraint] = ()
+
+    def first_tokens(self, rows: int) -> Int[Tensor, " N"]:
+        """What each row reads first, once the bounds are known to fit so many rows."""
+        if len(self.max_lengths) != rows:
+            raise InputError(f"{rows} sentences, but {len(self.max_lengths)} maximum lengths")
+        if min(self.max_lengths, default=1) < 1:
+            raise InputError(f"a maximum length must be at least 1, not {min(self.max_lengths)}")
+        given = [self.first] * rows if isinstance(self.first, int) else list(self.first)
+        if len(given) != rows:
+            raise InputError(f"{rows} sentences, but {len(given)} first tokens")
+        return torch.tensor(given, dtype=torch.long)
+
+
 class Step(NamedTuple):
     """The tokens that one step gave to the sentences still running.
 
@@ -57,21 +78,18 @@ def best(log_probs: Float[Tensor, "N V"], sentences: Sequence[int], position: in
 def walk(
     decoder: Decoder[S],
     state: S,
+    bounds: Bounds,
     *,
-    first: int | Sequence[int],
-    eos: int,
-    max_lengths: Sequence[int],
     choose: Choose = best,
-    constraints: Sequence[Constraint] = (),
     preferences: Sequence[Preference] = (),
 ) -> Generator[Step, Collection[int] | None, None]:
     """Yield step by step until every sentence has ended; `state` holds one row a sentence.
 
     The caller may send back the sentences that are to end with this step.
     """
-    refuse_preferences(constraints)
-    token, limits = first_tokens(first, max_lengths, state.rows), np.array(max_lengths)
-    sentence, rules = np.arange(state.rows), (constraints, preferences)
+    refuse_preferences(bounds.constraints)
+    token, limits = bounds.first_tokens(state.rows), np.array(bounds.max_lengths)
+    sentence, rules = np.arange(state.rows), (bounds.constraints, preferences)
     history = token.new_empty(state.rows, 0)
     for position in count():
         if not len(sentence):
@@ -84,7 +102,7 @@ def walk(
             token, log_prob = _pick(blocks, sentences, position, choose, weigh)
         ended = yield Step(sentences, token.tolist(), log_prob.tolist())
 
-        live = (token.numpy() != eos) & (log_prob.numpy() > NEVER) & (limits > position + 1)
+        live = (token.numpy() != bounds.eos) & (log_prob.numpy() > NEVER) & (limits > position + 1)
         if ended:
             live &= ~np.isin(sentence, list(ended))
         if any(rules):
@@ -120,29 +138,16 @@ def _joined(parts: list[Tensor]) -> Tensor:
 def stream(
     decoder: Decoder[S],
     state: S,
+    bounds: Bounds,
     *,
-    first: int,
-    eos: int,
-    max_length: int,
     choose: Choose = best,
-    constraints: Sequence[Constraint] = (),
     preferences: Sequence[Preference] = (),
 ) -> Iterator[tuple[int, float]]:
     """The tokens of one row as they come, each with its log-probability, without the end."""
     if state.rows != 1:
         raise InputError(f"streaming takes one sequence at a time, not {state.rows}")
-    steps = walk(
-        decoder,
-        state,
-        first=first,
-        eos=eos,
-        max_lengths=[max_length],
-        choose=choose,
-        constraints=constraints,
-        preferences=preferences,
-    )
-    for step in steps:
-        if step.tokens[0] != eos and step.log_probs[0] > NEVER:
+    for step in walk(decoder, state, bounds, choose=choose, preferences=preferences):
+        if step.tokens[0] != bounds.eos and step.log_probs[0] > NEVER:
             yield step.tokens[0], step.log_probs[0]
 
 
@@ -195,20 +200,6 @@ def length_norm(length: Int[np.ndarray, " L"], penalty: float) -> Float[np.ndarr
 def length_norm(length: Any, penalty: float) -> Any:
     """GNMT's (Wu et al. 2016, eq. 14), by which log-probabilities are divided, eos counted."""
     return ((5 + length) / 6) ** penalty
-
-
-def first_tokens(
-    first: int | Sequence[int], max_lengths: Sequence[int], rows: int
-) -> Int[Tensor, " N"]:
-    """What each row reads first: bos, or the last token of its prompt."""
-    if len(max_lengths) != rows:
-        raise InputError(f"{rows} sentences, but {len(max_lengths)} maximum lengths")
-    if min(max_lengths, default=1) < 1:
-        raise InputError(f"a maximum length must be at least 1, not {min(max_lengths)}")
-    given = [first] * rows if isinstance(first, int) else list(first)
-    if len(given) != rows:
-        raise InputError(f"{rows} sentences, but {len(given)} first tokens")
-    return torch.tensor(given, dtype=torch.long)
 
 
 class StepRules:

@@ -274,12 +274,12 @@ class Generate:
         with torch.inference_mode():
             state = model.start(1, [ids[:-1]])
         steps = walk.stream(
-            model, state, first=ids[-1], eos=self.tokenizer.eos,
-            max_length=options.max_length(len(ids)),
+            model,
+            state,
+            options.narrow(self._bounds([ids], [[]], options)),
             choose=options.draw([number]) if options.sample else walk.best,
-            constraints=options.constraints(self.tokenizer.eos, output_constraints(self.unsaid)),
             preferences=output_preferences(options, [ids]),
-        )  # fmt: skip
+        )
         yield from spoken(self.tokenizer.decode, ids, (t for t, _ in steps), options.stop)
 
     def trace(self, model: Any, text: str, prediction: Prediction) -> Tokens:
@@ -321,25 +321,32 @@ class Generate:
         if tree is not None and options.of_one_path:
             raise InputError(f"{options.of_one_path[0]} is of one path: it grows no tree")
         state = model.start(len(prompts), [ids[:-1] for ids in prompts])
-        first, eos = [ids[-1] for ids in prompts], self.tokenizer.eos
-        limits = output_limits(options, prompts, begun)
-        constraints = output_constraints(self.unsaid, begun)
+        bounds = self._bounds(prompts, begun, options)
         if (options.beam > 1 or tree is not None) and not options.sample:
-            return beam_search(
-                model, state, first=first, eos=eos, max_lengths=limits, options=options,
-                constraints=constraints, tree=tree,
-            )  # fmt: skip
+            return beam_search(model, state, bounds, options, tree)
         steps = walk.walk(
-            model, state, first=first, eos=eos, max_lengths=limits,
+            model,
+            state,
+            options.narrow(bounds),
             choose=options.draw(numbers) if options.sample else walk.best,
-            constraints=options.constraints(eos, constraints),
             preferences=output_preferences(options, prompts),
-        )  # fmt: skip
+        )
         ending = stopping(steps, self.tokenizer.decode, options.stop)
         found = walk.gather_hypotheses(
-            ending, len(prompts), eos=eos, length_penalty=options.length_penalty
+            ending, len(prompts), eos=bounds.eos, length_penalty=options.length_penalty
         )
         return [[each] for each in found]
+
+    def _bounds(
+        self, prompts: list[list[int]], begun: list[list[int]], options: DecodeOptions
+    ) -> walk.Bounds:
+        """What continuations of these prompts may be; `begun` is how they have to begin."""
+        return walk.Bounds(
+            first=[ids[-1] for ids in prompts],
+            eos=self.tokenizer.eos,
+            max_lengths=output_limits(options, prompts, begun),
+            constraints=output_constraints(self.unsaid, begun),
+        )
 
     def _stopped(self, prompt: list[int], whole: Hypothesis, options: DecodeOptions) -> Hypothesis:
         """Without the tokens that lie behind the beginning of a stop string."""

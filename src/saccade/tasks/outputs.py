@@ -30,9 +30,7 @@ def prefix_ids(tokenizer: Tokenizer, prefix: str) -> list[int]:
     return ids
 
 
-def output_constraints(
-    never: tuple[int, ...], begun: Sequence[Sequence[int]] = ()
-) -> list[Constraint]:
+def output_constraints(never: tuple[int, ...], begun: Sequence[Sequence[int]]) -> list[Constraint]:
     """Some tokens are never said, and each output begins as it was given."""
     found: list[Constraint] = [Banned(never)]
     if any(begun):

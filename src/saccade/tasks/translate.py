@@ -239,19 +239,22 @@ class Translate:
         tree: BeamTree | None,
     ) -> list[list[Hypothesis]]:
         """The n-best of each source, searched for or drawn."""
-        state, first, eos = self._start(model, ids), self.target.bos, self.target.eos
-        limits = output_limits(options, ids, begun, model.limit)
-        constraints = output_constraints(unsaid(self.target), begun)
+        state, bounds = self._start(model, ids), self._bounds(model, ids, begun, options)
         if not options.sample:
-            return beam_search(
-                model, state, first=first, eos=eos, max_lengths=limits, options=options,
-                constraints=constraints, tree=tree,
-            )  # fmt: skip
-        drawn = sample(
-            model, state, first=first, eos=eos, max_lengths=limits, options=options,
-            constraints=constraints, draw=options.draw(numbers),
-        )  # fmt: skip
+            return beam_search(model, state, bounds, options, tree)
+        drawn = sample(model, state, bounds, options, options.draw(numbers))
         return [[hypothesis] for hypothesis in drawn]
+
+    def _bounds(
+        self, model: Any, ids: list[list[int]], begun: list[list[int]], options: DecodeOptions
+    ) -> walk.Bounds:
+        """What translations of these sources may be; `begun` is how they have to begin."""
+        return walk.Bounds(
+            first=self.target.bos,
+            eos=self.target.eos,
+            max_lengths=output_limits(options, ids, begun, model.limit),
+            constraints=output_constraints(unsaid(self.target), begun),
+        )
 
     def _start(self, model: Any, ids: list[list[int]]) -> Any:
         """The decoder's state for a batch of sources."""
@@ -278,14 +281,9 @@ class Translate:
             on_cut(len(ids) - 1)
         with torch.no_grad():
             state = self._start(model, [ids])
-        (limit,) = output_limits(options, [ids], [[]], model.limit)
-        steps = walk.stream(
-            model, state, first=self.target.bos, eos=self.target.eos, max_length=limit,
-            choose=options.draw([number]) if options.sample else walk.best,
-            constraints=options.constraints(
-                self.target.eos, output_constraints(unsaid(self.target))
-            ),
-        )  # fmt: skip
+        bounds = options.narrow(self._bounds(model, [ids], [[]], options))
+        choose = options.draw([number]) if options.sample else walk.best
+        steps = walk.stream(model, state, bounds, choose=choose)
         yield from spoken(self.target.decode, [], (token for token, _ in steps))
 
     def _prediction(
