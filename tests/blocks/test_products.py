@@ -1,5 +1,7 @@
 """Products by the wider library: the same map, the same gradients, and nothing left behind."""
 
+import sys
+import threading
 from itertools import pairwise
 
 import pytest
@@ -12,16 +14,8 @@ from torch import nn
 from saccade.blocks import products
 from saccade.blocks.products import Linear, add_product, linear, multiply, pieces
 
-WIDTH = 128  # enough for a matrix that is worth it
+WIDTH = 32
 ROWS = [1, 15, 16, 17, 63, 64, 100, 511, 512, 513, 1300]
-
-
-@pytest.fixture
-def wide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On any processor whose oneDNN computes float32: where it is no wider, as well."""
-    if not products._exact():
-        pytest.skip("oneDNN rounds to bfloat16 on this processor")
-    monkeypatch.setattr(products, "gains", lambda: True)
 
 
 def way() -> str:
@@ -80,14 +74,54 @@ def test_products_into_what_is_there(rows: int) -> None:
 
 
 @pytest.mark.usefixtures("wide")
-def test_gradients_only_where_they_are_wanted() -> None:
-    frozen = Linear(WIDTH, WIDTH).requires_grad_(requires_grad=False)
+def test_gradients_only_where_they_are_wanted(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen, made = Linear(WIDTH, WIDTH).requires_grad_(requires_grad=False), list[str]()
     x = torch.randn(20, WIDTH, requires_grad=True)
+    for name in ("_widely", "add_product"):
+        real = getattr(products, name)
+        monkeypatch.setattr(
+            products, name, lambda *a, name=name, real=real: made.append(name) or real(*a)
+        )
     frozen(x).sum().backward()
-    assert x.grad is not None
-    learning = Linear(WIDTH, WIDTH)
-    learning(x.detach()).sum().backward()
-    assert learning.weight.grad is not None
+    assert made == ["_widely", "_widely"]  # forward, and back to x
+    made.clear()
+    Linear(WIDTH, WIDTH)(x.detach()).sum().backward()
+    assert made == ["_widely", "add_product"]
+
+
+@pytest.mark.usefixtures("wide")
+def test_it_can_be_differentiated_twice() -> None:
+    ours, theirs = Linear(WIDTH, WIDTH), nn.Linear(WIDTH, WIDTH)
+    theirs.load_state_dict(ours.state_dict())
+    x = torch.randn(20, WIDTH, requires_grad=True)
+    found = []
+    for module in (ours, theirs):
+        (grad,) = torch.autograd.grad(module(x).square().sum(), x, create_graph=True)
+        found.append(torch.autograd.grad(grad.square().sum(), [x, module.weight]))
+    for mine, other in zip(*found, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.usefixtures("wide")
+def test_threads_leave_torch_as_they_found_it() -> None:
+    before, module = way(), Linear(WIDTH, WIDTH)
+
+    def work() -> None:
+        with torch.no_grad():
+            for _ in range(300):
+                module(torch.randn(40, WIDTH))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert way() == before
 
 
 @pytest.mark.usefixtures("wide")
@@ -95,12 +129,12 @@ def test_torch_is_told_only_while_a_product_is_made(monkeypatch: pytest.MonkeyPa
     before, seen = way(), list[str]()
     real = torch.mm
     monkeypatch.setattr(torch, "mm", lambda *a, **k: seen.append(way()) or real(*a, **k))
-    multiply(torch.randn(17, WIDTH), torch.randn(WIDTH, WIDTH))
+    multiply(torch.randn(17, WIDTH), torch.randn(WIDTH, WIDTH), torch.empty(17, WIDTH))
     assert seen == ["bf16", before]  # 16 rows, and the one that is left over
     assert way() == before
     monkeypatch.setattr(torch, "mm", lambda *_, **__: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        multiply(torch.randn(16, WIDTH), torch.randn(WIDTH, WIDTH))
+        multiply(torch.randn(16, WIDTH), torch.randn(WIDTH, WIDTH), torch.empty(16, WIDTH))
     assert way() == before
 
 
@@ -122,15 +156,43 @@ def test_pieces_have_a_dozen_sizes() -> None:
     ("x", "weight"),
     [
         (torch.randn(15, WIDTH), torch.randn(WIDTH, WIDTH)),
-        (torch.randn(64, 16), torch.randn(16, 16)),
         (torch.randn(64, WIDTH).double(), torch.randn(WIDTH, WIDTH).double()),
         (torch.randn(64, WIDTH).bfloat16(), torch.randn(WIDTH, WIDTH).bfloat16()),
     ],
-    ids=["few rows", "a small matrix", "float64", "bfloat16"],
+    ids=["few rows", "float64", "bfloat16"],
 )
 def test_what_would_not_gain_is_left_to_torch(x: torch.Tensor, weight: torch.Tensor) -> None:
-    assert not products.worth_it(x, weight)
+    assert not products._worth_it(x, weight)
     assert torch.equal(linear(x, weight), F.linear(x, weight))
+
+
+def test_small_products_are_left_to_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "gains", lambda: True)
+    least = products.LEAST // WIDTH**2
+    weight = torch.randn(WIDTH, WIDTH)
+    assert products._worth_it(torch.randn(least, WIDTH), weight)
+    assert not products._worth_it(torch.randn(least - 1, WIDTH), weight)
+
+
+@pytest.mark.parametrize("ambient", ["autocast", "float64"])
+def test_whether_it_is_exact_does_not_depend_on_who_asks(ambient: str) -> None:
+    expected = products._exact()
+    if ambient == "autocast":
+        with torch.autocast("cpu", torch.bfloat16):
+            assert products._exact() == expected
+        return
+    torch.set_default_dtype(torch.float64)
+    try:
+        assert products._exact() == expected
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_what_rounds_is_not_called_exact(monkeypatch: pytest.MonkeyPatch) -> None:
+    product = torch.Tensor.__matmul__
+    rounded = lambda a, b: product(a.bfloat16(), b.bfloat16()).float()  # noqa: E731
+    monkeypatch.setattr(torch.Tensor, "__matmul__", rounded)
+    assert not products._exact()
 
 
 @pytest.mark.usefixtures("wide")

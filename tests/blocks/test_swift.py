@@ -12,6 +12,7 @@ from saccade.blocks.dropout import Dropout
 from saccade.blocks.feedforward import FeedForward
 from saccade.blocks.layers import SelfAttentionLayer
 from saccade.blocks.norms import NORMS, PLACEMENTS, LayerNormByEquation, Placement
+from saccade.blocks.products import Linear
 from saccade.blocks.quantized import quantize
 from saccade.blocks.recording import record_attention
 from saccade.blocks.scores import SCORES, ScaledDot
@@ -47,6 +48,20 @@ def _both(layer: SelfAttentionLayer, past: KeyValueCache) -> tuple[Tensor, Tenso
 @pytest.mark.parametrize("bias", [True, False])
 def test_a_layer_step_has_the_bits_of_extend(placement: str, norm: str, bias: bool) -> None:
     by_modules, swiftly = _both(_layer(placement, norm, bias=bias), _past())
+    assert torch.equal(by_modules, swiftly)
+
+
+@pytest.mark.usefixtures("wide")
+def test_so_it_has_with_wide_products() -> None:
+    attention = SelfAttention(32, HEADS)
+    layer = SelfAttentionLayer(
+        attention, FeedForward(32, 64), partial(PLACEMENTS["pre"], 32, NORMS["layer"], 0.0)
+    ).eval()
+    past = KeyValueCache.of(*torch.randn(2, 1, 40, HEADS, 4, 32 // HEADS))
+    x = torch.randn(40, 1, 32)
+    with torch.no_grad():
+        by_modules = layer.extend(x, 0, past.grow(1), past.grow(1).mask_of(1))
+        swiftly = read_one([layer.swift()], x, past.grow(1))
     assert torch.equal(by_modules, swiftly)
 
 
@@ -115,7 +130,8 @@ def test_eight_bits_step_as_they_extend() -> None:
 
 
 def test_weights_trained_on_are_seen() -> None:
-    linear = nn.Linear(DIM, DIM)
+    linear = Linear(DIM, DIM)
+    assert type(linear) in MAKERS
     function, x = swift(linear), torch.randn(ROWS, DIM)
     with torch.no_grad():
         linear.weight.mul_(2)

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from tiny_runs import Learn, close
+from tiny_runs import Killed, Learn, close, die_at
 
+from saccade.blocks import products
 from saccade.training.checkpoint import load_tensors
 from saccade.training.run import Run
 
@@ -42,7 +43,30 @@ def test_a_team_gives_the_same_bits_twice_and_those_of_accumulation(learn: Learn
     one, other = learn("train.processes=2"), learn("train.processes=2")
     alone = learn("train.accumulate=2")
     assert one.weights.read_bytes() == other.weights.read_bytes()
-    assert close(load_tensors(one.weights), load_tensors(alone.weights), atol=1e-5)
+    theirs = load_tensors(alone.weights)
+    assert all(torch.equal(each, theirs[n]) for n, each in load_tensors(one.weights).items())
+
+
+WIDE = ("model.dim=32", "model.ffn_dim=64", "train.batch_tokens=400")
+
+
+@pytest.mark.usefixtures("wide")
+def test_wide_products_learn_the_same(learn: Learn, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, other = learn(*EXACT, *WIDE), learn(*EXACT, *WIDE)
+    assert one.weights.read_bytes() == other.weights.read_bytes()
+    monkeypatch.setattr(products, "gains", lambda: False)
+    assert close(load_tensors(one.weights), load_tensors(learn(*EXACT, *WIDE).weights), atol=1e-4)
+
+
+@pytest.mark.usefixtures("wide")
+def test_with_wide_products_a_run_that_died_goes_on_to_the_same_bits(
+    learn: Learn, tmp_path: Path
+) -> None:
+    sets = (*WIDE, "train.schedule=constant", "train.save_every=2")
+    whole, cut = learn(*sets), tmp_path / "cut"
+    with pytest.raises(Killed):
+        learn(*sets, out=cut, update=die_at(5))
+    assert whole.weights.read_bytes() == learn(*sets, out=cut, resume=True).weights.read_bytes()
 
 
 @pytest.mark.serial

@@ -10,6 +10,7 @@ oneDNN makes a kernel for every number of rows it meets, of half a megabyte, and
 rows are cut into pieces of a few sizes, and the few that are left over stay with MKL.
 """
 
+import threading
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -20,8 +21,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-_MATMUL: Any = getattr(torch.backends.mkldnn, "matmul", None)
 SIZES = (512, 64, 16)  # rows: as often as the first fits, then multiples of the others
+LEAST = 1 << 22  # multiplications that are worth it: below, calls cost more than is gained
+_MATMUL: Any = getattr(torch.backends.mkldnn, "matmul", None)
 
 
 class Linear(nn.Linear):
@@ -34,48 +36,50 @@ class Linear(nn.Linear):
 def linear(
     x: Float[Tensor, "*B I"], weight: Float[Tensor, "O I"], bias: Float[Tensor, " O"] | None = None
 ) -> Float[Tensor, "*B O"]:
-    """Y = x W^T + b, by the wider library where that gains."""
-    if not worth_it(x, weight):
+    """The map x W^T + b, by the wider library where that gains."""
+    if not _worth_it(x, weight):
         return F.linear(x, weight, bias)
+    rows = x.flatten(0, -2)
     y: Tensor = (
-        _WideLinear.apply(x.flatten(0, -2), weight)
-        if torch.is_grad_enabled()
-        else multiply(x.flatten(0, -2), weight.mT)
+        _WideLinear.apply(rows, weight) if torch.is_grad_enabled() else _widely(rows, weight.mT)
     )
     y = y.unflatten(0, x.shape[:-1])
     return y if bias is None else y + bias
 
 
 def multiply(
-    left: Float[Tensor, "N I"], right: Float[Tensor, "I O"], out: Tensor | None = None
+    left: Float[Tensor, "N I"], right: Float[Tensor, "I O"], out: Float[Tensor, "N O"]
 ) -> Float[Tensor, "N O"]:
     """The product of two matrices, by the wider library where that gains; gives no gradients."""
-    if not worth_it(left, right):
-        return torch.mm(left, right, out=out)
-    if out is None:
-        out = left.new_empty(len(left), right.shape[1])
-    with _ByOneDnn():
-        for piece in pieces(len(left)):
-            torch.mm(left[piece], right, out=out[piece])
-    rest = slice(len(left) - len(left) % SIZES[-1], None)
-    if len(left[rest]):
-        torch.mm(left[rest], right, out=out[rest])
-    return out
+    worth_it = _worth_it(left, right)
+    return _widely(left, right, out) if worth_it else torch.mm(left, right, out=out)
 
 
 def add_product(
     total: Float[Tensor, "I O"], left: Float[Tensor, "I N"], right: Float[Tensor, "N O"]
 ) -> None:
     """Add a product to `total`, in place."""
-    if not worth_it(right, total):
+    if not _worth_it(right, total):
         total.addmm_(left, right)
         return
-    with _ByOneDnn():
+    with _BY_ONEDNN:
         for piece in pieces(len(right)):
             total.addmm_(left[:, piece], right[piece])
-    rest = slice(len(right) - len(right) % SIZES[-1], None)
-    if len(right[rest]):
-        total.addmm_(left[:, rest], right[rest])
+    if rest := len(right) % SIZES[-1]:
+        total.addmm_(left[:, -rest:], right[-rest:])
+
+
+def _widely(
+    left: Float[Tensor, "N I"], right: Float[Tensor, "I O"], out: Tensor | None = None
+) -> Float[Tensor, "N O"]:
+    if out is None:
+        out = left.new_empty(len(left), right.shape[1])
+    with _BY_ONEDNN:
+        for piece in pieces(len(left)):
+            torch.mm(left[piece], right, out=out[piece])
+    if rest := len(left) % SIZES[-1]:
+        torch.mm(left[-rest:], right, out=out[-rest:])
+    return out
 
 
 def pieces(rows: int) -> Iterator[slice]:
@@ -94,28 +98,34 @@ def pieces(rows: int) -> Iterator[slice]:
 
 class _WideLinear(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor) -> Tensor:
-        ctx.save_for_backward(x, weight)
-        return multiply(x, weight.mT)
+    def forward(x: Tensor, weight: Tensor) -> Tensor:
+        return _widely(x, weight.mT)
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        x, weight = ctx.saved_tensors
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:  # noqa: ARG004
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        (grad,), (x, weight) = grads, ctx.saved_tensors
         of_x, of_weight = ctx.needs_input_grad
+        if torch.is_grad_enabled():  # somebody differentiates twice: torch's products know how
+            return grad @ weight, grad.mT @ x
         grad_weight = torch.zeros_like(weight) if of_weight else None
         if grad_weight is not None:
             add_product(grad_weight, grad.mT, x)
-        return multiply(grad, weight) if of_x else None, grad_weight
+        return _widely(grad, weight) if of_x else None, grad_weight
 
 
-def worth_it(x: Tensor, weight: Tensor) -> bool:
+def _worth_it(rows: Tensor, matrix: Tensor) -> bool:
     """Whether a product is large enough, and of the kind that oneDNN computes exactly."""
-    if x.numel() < SIZES[-1] * x.shape[-1] or weight.numel() < 1 << 14:
+    if torch.compiler.is_compiling():  # first: what is compiled must not depend on a size
         return False
-    plain = x.dtype == weight.dtype == torch.float32 and x.device.type == "cpu"
-    free = not (torch.compiler.is_compiling() or torch.is_autocast_enabled("cpu"))
-    return plain and free and gains()
+    count = rows.numel() // rows.shape[-1] if rows.shape[-1] else 0
+    if count < SIZES[-1] or count * matrix.numel() < LEAST:
+        return False
+    plain = rows.dtype == matrix.dtype == torch.float32 and rows.device.type == "cpu"
+    return plain and not torch.is_autocast_enabled("cpu") and gains()
 
 
 @cache
@@ -128,9 +138,10 @@ def gains() -> bool:
 
 def _exact() -> bool:
     """Whether products by oneDNN keep what bfloat16 would lose."""
-    fine = torch.full((64, 64), 1 + 2.0**-20)
-    with _ByOneDnn():
-        return torch.equal(fine @ torch.eye(64), fine)
+    fine = torch.full((64, 64), 1 + 2.0**-20, dtype=torch.float32, device="cpu")
+    same = torch.eye(64, dtype=torch.float32, device="cpu")
+    with torch.autocast("cpu", enabled=False), _BY_ONEDNN:
+        return torch.equal(fine @ same, fine)
 
 
 def _vendor() -> str:
@@ -142,12 +153,24 @@ def _vendor() -> str:
     return next((line.split()[-1] for line in lines if line.startswith("vendor_id")), "")
 
 
-class _ByOneDnn:
-    """Inside, torch hands products over; a class, as a generator costs as much as a small one."""
+class _HandOver:
+    """Inside, torch hands products over; the last of several threads to leave puts it back."""
+
+    def __init__(self) -> None:
+        self.lock, self.inside, self.before = threading.Lock(), 0, ""
 
     def __enter__(self) -> None:
-        self.before = _MATMUL.fp32_precision
-        _MATMUL.fp32_precision = "bf16"
+        with self.lock:
+            if not self.inside:
+                self.before = _MATMUL.fp32_precision
+                _MATMUL.fp32_precision = "bf16"
+            self.inside += 1
 
     def __exit__(self, *_: object) -> None:
-        _MATMUL.fp32_precision = self.before
+        with self.lock:
+            self.inside -= 1
+            if not self.inside:
+                _MATMUL.fp32_precision = self.before
+
+
+_BY_ONEDNN = _HandOver()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
-from saccade.blocks.products import linear, worth_it
+from saccade.blocks.products import Linear, linear
 
 FEW = 3  # rows up to which columns are faster than the kernel
 ROWS = 64  # the kernel lays weights out for about so many; any number works
@@ -33,7 +33,7 @@ class PackedOutput(nn.Module):
         self.columns = by_columns(weight)
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
-        if torch.is_grad_enabled() or worth_it(x, self.embedding.weight):
+        if torch.is_grad_enabled():
             return linear(x, self.embedding.weight)
         if x.numel() <= FEW * x.shape[-1]:
             return F.linear(x, self.columns)
@@ -46,8 +46,8 @@ def pack(model: nn.Module) -> nn.Module:
     for name, part in list(model.named_children()):
         if isinstance(part, TiedOutput) and _packable(part.embedding.weight):
             setattr(model, name, PackedOutput(part.embedding))
-        elif isinstance(part, nn.Linear) and type(model).__module__.startswith("saccade."):
-            keep_by_columns(part)  # a class of one's own may look at how its weights lie
+        elif isinstance(part, Linear):  # somebody's own map may be looked at as it lies
+            keep_by_columns(part)
         else:
             pack(part)
     return model

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from saccade.errors import InputError
@@ -128,6 +129,30 @@ def check_fits(run: Run, resumed: Resumed, task: Any) -> None:
         raise InputError(f"{run.path}: its checkpoint does not fit train.optimizer {optimizer!r}")
 
 
+def restore_model(run: Run, resumed: Resumed, events: Events) -> None:
+    """A model that is gone or damaged is made again of the checkpoints it was made of."""
+    if resumed.found is None:
+        return
+    then, train = Standing.of(resumed.found.state), resumed.settings.train
+    if not (then.best or then.finished) or _readable(run.weights):
+        return
+    averaged = train.average > 1 and then.finished
+    steps = then.averaged if averaged else [then.best_step or resumed.found.step]
+    stem = "model" if train.ema is None else "ema"
+    tensors = checkpoint.average(run.checkpoints, steps, stem)
+    run.write_weights(tensors, {"step": str(steps[-1])}, remedy="choose another --out")
+    events.warn(
+        f"{run.weights} was gone or damaged: made again of the checkpoint of step {steps[-1]:,}"
+    )
+
+
+def _readable(weights: Path) -> bool:
+    try:
+        return bool(checkpoint.load_tensors(weights))
+    except InputError:
+        return False
+
+
 def check_data(run: Run, resumed: Resumed, task: Any, events: Events, *, accept: bool) -> Resumed:
     """Changed data is refused, or accepted and taken in, all of it or nothing."""
     then, now = run.environment()["data"], task.fingerprints()
@@ -166,7 +191,8 @@ def _taken_in(run: Run, resumed: Resumed, data: dict[str, str], examples: Plain 
 
 def check_environment(run: Run, settings: Settings, events: Events) -> None:
     """Bits are promised for the same threads, torch and processor: say so when they changed."""
-    then, now = run.environment(), {**environment(), "threads": settings.train.threads}
+    then = {"products": "MKL", **run.environment()}  # who did not note it had no other
+    now = {**environment(), "threads": settings.train.threads}
     for name in ("threads", "torch", "cpu", "products"):
         if name in then and then[name] != now[name]:
             events.warn(
