@@ -85,6 +85,19 @@ def test_a_time_step_that_is_all_padding_teaches_nothing():
         assert (now[:2] != before[:2]).all()
 
 
+def test_what_is_no_number_teaches_nothing():
+    norm = BatchNormOverTime(D, 4)
+    norm(torch.randn(B, 3, D))
+    before = {name: buffer.clone() for name, buffer in norm.named_buffers()}
+    spoilt = torch.randn(B, 3, D)
+    spoilt[0, 1, 0] = torch.nan
+    assert not norm(spoilt).isfinite().all()
+    for name, buffer in norm.named_buffers():
+        assert buffer.isfinite().all()
+        assert torch.equal(buffer[1], before[name][1])
+        assert not torch.equal(buffer[0], before[name][0])
+
+
 def test_batch_norm_fails_beyond_the_time_steps_of_training_where_layer_norm_holds():
     norm = BatchNormOverTime(D)
     norm(torch.randn(B, 7, D))

@@ -91,11 +91,15 @@ class BatchNormOverTime(nn.Module):
             mean = (x * present).sum(dim=0) / count.clamp(min=1)
             variance = ((x - mean).square() * present).sum(dim=0) / count.clamp(min=1)
         with torch.no_grad():
-            rate = self.momentum * (count > 0)  # a time step that is all padding teaches nothing
-            unbiased = variance * count / (count - 1).clamp(min=1)
-            self.mean[steps] += rate * (mean - self.mean[steps])
+            # A time step that is all padding teaches nothing, nor does one that is no number: the
+            # update of such a batch is refused, and may leave nothing behind.
+            learns = (count > 0) & (mean + variance).isfinite().all(-1, keepdim=True)
+            mean_now, variance_now = (s.masked_fill(~learns, 0.0) for s in (mean, variance))
+            rate = self.momentum * learns
+            unbiased = variance_now * count / (count - 1).clamp(min=1)
+            self.mean[steps] += rate * (mean_now - self.mean[steps])
             self.variance[steps] += rate * (unbiased - self.variance[steps])
-            self.batches[steps] += (count > 0).squeeze(-1)
+            self.batches[steps] += learns.squeeze(-1)
         return mean, variance
 
     def _check(self, size: int) -> None:
