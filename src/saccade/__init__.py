@@ -121,7 +121,12 @@ def train(  # noqa: PLR0913  the flags of `saccade train`, by the same names
     """
     from saccade.cli.train import TrainFlags, train_with
     from saccade.data.lines import file_names
+    from saccade.errors import InputError
 
+    if not isinstance(config, Mapping | str | Path | None):
+        raise InputError(f"config = {config!r}; expected a table of tables, or a TOML file")
+    if seeds is not None and (isinstance(seeds, str) or not isinstance(seeds, Sequence)):
+        raise InputError(f"seeds = {seeds!r}; expected a list, such as [1, 2, 3]")
     tables, file = (config, None) if isinstance(config, Mapping) else ({}, config)
     flags = TrainFlags(
         out=Path(out), config=None if file is None else Path(file),

@@ -64,13 +64,12 @@ def test_columns_of_files_that_have_none_are_refused(read, files, columns):
 
 @pytest.mark.parametrize(
     "names",
-    [("a.tsv", "b.tsv"), ("a.jsonl.gz", "b.csv"), ("a.CSV", "-.tsv"), ("a.tsv.GZ", "b.csv")],
+    [("a.tsv", "b.tsv"), ("a.jsonl.gz", "b.csv"), ("a.CSV", "-.tsv"), ("a.en", "b.tsv.GZ")],
 )
-def test_two_tables_are_not_two_languages(names):
-    rule = r"one table at a time, or two files of plain lines; put the rows of both into one"
+def test_a_table_is_not_one_of_two_languages(names):
+    rule = r"one table alone, with a column for each side, or two files of plain lines"
     with pytest.raises(InputError, match=rf"{names[0]} and {names[1]}: {rule}"):
         ParallelText(names)
-    ParallelText(["a.tsv", "b.en"])  # an unusual name for lines, but not two tables
 
 
 @pytest.mark.parametrize("place", [0, 1])

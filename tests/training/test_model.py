@@ -2,6 +2,8 @@
 
 import dataclasses
 import inspect
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +66,51 @@ def test_a_file_in_place_of_several_and_options_that_are_none(
     assert model.evaluate(table, QUICK).metrics == model.evaluate(files, QUICK).metrics
     with pytest.raises(InputError, match="expected DecodeOptions"):
         model._checked({"beam": 3})
+
+
+ANOTHER_KIND = """
+import saccade
+model = saccade.load({run!r})
+for call in (
+    lambda: saccade.DecodeOptions(beam=2.5),
+    lambda: saccade.DecodeOptions(beam="3"),
+    lambda: saccade.DecodeOptions(length=True),
+    lambda: saccade.DecodeOptions(length_penalty="1"),
+    lambda: model(None),
+    lambda: model(["a", 5]),
+    lambda: saccade.load(None),
+    lambda: saccade.train("translate", train={files!r}, out="out", seeds=5),
+    lambda: saccade.train("translate", train={files!r}, out="out", seeds="1,2"),
+    lambda: saccade.train("translate", train={files!r}, out="out", config=[1]),
+):
+    try:
+        call()
+    except saccade.InputError as error:
+        print(error)
+"""
+TOLD = [
+    "beam is 2.5, it must be a whole number",
+    "beam is '3', it must be a whole number",
+    "length is True, it must be a whole number",
+    "length_penalty is '1', it must be a number",
+    "expected a text or a list of texts, not None",
+    "expected a text or a list of texts, not ['a', 5]",
+    "None is no run: give its folder",
+    "seeds = 5; expected a list, such as [1, 2, 3]",
+    "seeds = '1,2'; expected a list, such as [1, 2, 3]",
+    "config = [1]; expected a table of tables, or a TOML file",
+]
+
+
+@pytest.mark.serial
+def test_what_is_of_another_kind_is_told(run: Run, files: list[str], tmp_path: Path) -> None:
+    """In a process of its own: here, tests check all types before saccade does."""
+    script = ANOTHER_KIND.format(run=str(run.path), files=files)
+    found = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.splitlines() == TOLD
+    assert not list(tmp_path.iterdir())
 
 
 def test_train_in_python_takes_a_file_of_settings(files: list[str], tmp_path: Path) -> None:

@@ -136,13 +136,13 @@ def reader(files: Sequence[str]) -> Reader:
     """How these files hold pairs: two files line by line, one by the ending of its name."""
     if list(files) == ["-", "-"]:
         raise InputError("standard input is one text: give a file for the other, or a table alone")
-    if len(files) == 2 and all(map(table_reader, files)):
-        raise InputError(
-            f"{' and '.join(files)}: one table at a time, or two files of plain lines; put the "
-            "rows of both into one table"
-        )
     if len(files) == 2 and any(file.startswith("builtin:") for file in files):
         raise InputError(f"{' and '.join(files)}: a built-in corpus is both sides, name one alone")
+    if len(files) == 2 and any(map(table_reader, files)):
+        raise InputError(
+            f"{' and '.join(files)}: one table alone, with a column for each side, or two files of "
+            "plain lines, whose names say so (.txt, .en)"
+        )
     if len(files) == 2:
         return _two_files
     if len(files) != 1:

@@ -11,6 +11,7 @@ k = t = 1 is greedy. Of equals, the path ranked earlier and the lower token id w
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import count
+from numbers import Integral, Real
 
 import numpy as np
 import torch
@@ -46,6 +47,7 @@ LIMITS = {
     "max_ratio": (0, LONGEST), "max_extra": (0, LONGEST), "length": (1, LONGEST),
     "min_length": (0, LONGEST), "no_repeat_ngram": (0, LONGEST),
 }  # fmt: skip
+FRACTIONS = {"length_penalty", "max_ratio"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,6 +67,10 @@ class SearchOptions:
     def __post_init__(self) -> None:
         for name, (lowest, highest) in LIMITS.items():
             value = getattr(self, name)
+            kind = Real if name in FRACTIONS else Integral
+            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
+                whole = "a number" if name in FRACTIONS else "a whole number"
+                raise InputError(f"{name} is {value!r}, it must be {whole}")
             if value is not None and not lowest <= value <= highest:
                 raise InputError(f"{name} is {value}, it must be from {lowest} to {highest:,}")
         if self.nbest > self.beam:

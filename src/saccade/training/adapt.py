@@ -105,10 +105,11 @@ def _tokenizer_names(run: Run) -> list[str]:
 
 def _refuse_other_shape(asked: dict[str, Any], kept: dict[str, list[Any]], where: Path) -> None:
     for key, mine in asked.items():
-        if mine not in kept[key]:
+        theirs = kept.get(key, ["unset"])
+        if mine not in theirs:
             raise InputError(
                 f"--init keeps the shape and the tokenizer of {where}, where {key} is "
-                f"{kept[key][0]!r}, not {mine!r}: leave it out, or train without --init"
+                f"{theirs[0]!r}, not {mine!r}: leave it out, or train without --init"
             )
 
 

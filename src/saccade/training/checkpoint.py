@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +74,7 @@ def save(folder: Path, checkpoint: Checkpoint) -> Path:
         if name := non_finite(checkpoint.tensors.get(stem, {})):
             raise TrainingError(f"{stem}: {name!r} is not finite; not saved")
     state = _strict_json(checkpoint.state)
-    target = folder / f"step-{checkpoint.step:08d}"
+    target = folder / _name(checkpoint.step)
     with told_as_training_error(target):
         folder.mkdir(parents=True, exist_ok=True)
         remove_leftovers(folder)
@@ -195,6 +195,10 @@ def told_as_training_error(path: Path) -> Iterator[None]:
 
 
 # --- reading -----------------------------------------------------------------------------------
+
+
+def _name(step: int) -> str:
+    return f"step-{step:08d}"
 
 
 def steps(folder: Path) -> list[int]:
@@ -327,6 +331,15 @@ def _compare(path: Path, file: Any, expected: Mapping[str, Tensor]) -> None:
 
 
 # --- rotation ----------------------------------------------------------------------------------
+
+
+def average(folder: Path, chosen: Sequence[int], stem: str = "model") -> dict[str, Tensor]:
+    """The mean of some checkpoints' weights, or of other tensors that they have by name."""
+    found = [load_tensors(folder / _name(step) / f"{stem}.safetensors") for step in chosen]
+    return {
+        name: torch.stack([each[name].double() for each in found]).mean(0).to(tensor.dtype)
+        for name, tensor in found[0].items()
+    }
 
 
 def prune(folder: Path, keep: int, protected: Container[int]) -> None:

@@ -50,6 +50,8 @@ class Model:
         Without options, as is usual for the task: a translation is searched for, a text drawn.
         """
         texts = [text] if isinstance(text, str) else text
+        if not isinstance(texts, Sequence) or not all(isinstance(each, str) for each in texts):
+            raise InputError(f"expected a text or a list of texts, not {text!r}")
         found = self.predict(texts, options, attention=True)
         return found[0] if isinstance(text, str) else found
 
@@ -144,6 +146,8 @@ def load(
     """
     if precision not in PRECISIONS:
         raise InputError(f"unknown precision {precision!r}; {nearest(precision, PRECISIONS)}")
+    if not isinstance(path, str | Path | Run):
+        raise InputError(f"{path!r} is no run: give its folder")
     run = path if isinstance(path, Run) else Run(Path(path))
     settings = run.settings(allow_code=allow_code, changes=changes)
     task = settings.task_class.load(settings.task, run.path)

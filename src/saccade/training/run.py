@@ -75,6 +75,7 @@ class Run:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Inside, the folder is there, and no other process prepares or trains this run."""
+        refuse_unwritable_name(self.path)
         if self.path.exists() and not self.path.is_dir():
             raise InputError(f"{self.path} is a file; choose another --out")
         ours = [path for path in (self.path, *self.path.parents) if not path.exists()]
@@ -147,10 +148,8 @@ class Run:
 
     def dev(self) -> Plain | None:
         """The dev set as it was when the run began, in the task's own form; None if it is gone."""
-        try:
-            return json.loads((self.path / "dev.json").read_bytes())
-        except (FileNotFoundError, ValueError):
-            return None
+        found = _read_json(self.path / "dev.json")
+        return found if isinstance(found, dict) and found else None
 
     # --- what training writes ---
 
@@ -167,10 +166,7 @@ class Run:
 
     def environment(self) -> dict[str, Any]:
         """What `write_environment` wrote, the marks of its data sets among it."""
-        try:
-            found = json.loads((self.path / "environment.json").read_bytes())
-        except (FileNotFoundError, ValueError):
-            found = {}
+        found = _read_json(self.path / "environment.json")
         found = found if isinstance(found, dict) else {}
         return {**found, "data": found["data"] if isinstance(found.get("data"), dict) else {}}
 
@@ -194,11 +190,11 @@ class Run:
 
     def evaluation(self, name: str) -> dict[str, Any]:
         """What `write_evaluation` wrote; no metrics when nothing was."""
-        try:
-            found = json.loads((self.path / "evals" / f"{name}.json").read_bytes())
-        except (FileNotFoundError, ValueError):
-            found = {}
-        sound = isinstance(found, dict) and isinstance(found.get("metrics"), dict)
+        found = _read_json(self.path / "evals" / f"{name}.json")
+        metrics = found.get("metrics") if isinstance(found, dict) else None
+        sound = isinstance(metrics, dict) and all(
+            isinstance(each, dict) and "value" in each for each in metrics.values()
+        )
         return found if sound else {"metrics": {}}
 
     def scored(self, name: str) -> bool:
@@ -240,6 +236,22 @@ def evaluation_json(evaluation: Evaluation, *, examples: bool) -> dict[str, Any]
         values["seconds"] = evaluation.seconds
         values["examples_per_second"] = len(evaluation.examples) / evaluation.seconds
     return {**values, "by_example": evaluation.examples} if examples else values
+
+
+def _read_json(path: Path) -> Any:
+    """What a file of a run holds; None if it is gone, or of no use."""
+    try:
+        return json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError, RecursionError):
+        return None
+
+
+def refuse_unwritable_name(path: Path) -> None:
+    """A run is named in files of its own and of others, which are UTF-8."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise InputError(f"{str(path)!r} is not UTF-8; choose another --out") from None
 
 
 def environment() -> dict[str, Any]:

@@ -33,6 +33,7 @@ from saccade.training.resume import (
     check_data,
     check_environment,
     check_fits,
+    restore_model,
     taken_up,
 )
 from saccade.training.run import Run, build_module, named_weights
@@ -96,6 +97,7 @@ def _begun(
     accept = start.accept_changes
     resumed = taken_up(run, settings, found, allow_code=allow_code, accept=accept)
     run.tidy()
+    restore_model(run, resumed, events)
     if resumed.finished:
         return None, resumed
     task = resumed.settings.task_class.load(resumed.settings.task, run.path)

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from saccade.errors import TrainingError
@@ -293,6 +292,7 @@ class Trainer:
         }
         if weights.ema is not None:
             tensors["ema"] = weights.named(weights.ema)
+        before = self.standing.averaged, self.standing.values
         if averaged:
             self._choose_averaged()
         state = dataclasses.asdict(self.standing)
@@ -304,7 +304,8 @@ class Trainer:
             self.saved_step = self.standing.step
             checkpoint.prune(folder, keep, [*self.standing.averaged, self.standing.best_step])
         except TrainingError as error:
-            self.standing.averaged = [s for s in self.standing.averaged if s != self.standing.step]
+            if self.saved_step != self.standing.step:  # else only what is too old was not removed
+                self.standing.averaged, self.standing.values = before
             self.events.warn(f"no checkpoint at step {self.standing.step}: {error}")
         self.saved_at = time.monotonic()
         return self.saved_step == self.standing.step
@@ -361,16 +362,7 @@ class Trainer:
 
     def _average(self) -> None:
         """The mean of the chosen checkpoints becomes the model."""
-        found = [
-            checkpoint.load_tensors(
-                self.crew.run.checkpoints / f"step-{step:08d}" / "model.safetensors"
-            )
-            for step in self.standing.averaged
-        ]
-        mean = {
-            name: torch.stack([each[name].double() for each in found]).mean(0).to(tensor.dtype)
-            for name, tensor in found[0].items()
-        }
+        mean = checkpoint.average(self.crew.run.checkpoints, self.standing.averaged)
         mine = named_weights(self.crew.module)
         raw = {name: tensor.clone() for name, tensor in mine.items()}
         for name, tensor in mine.items():
