@@ -273,12 +273,10 @@ class Generate:
             on_cut(len(ids))  # the begin is not among them
         with torch.inference_mode():
             state = model.start(1, [ids[:-1]])
+        bounds, against = self._bounds([ids], [[]], options), output_preferences(options, [ids])
+        choose = options.draw([number]) if options.sample else walk.best
         steps = walk.stream(
-            model,
-            state,
-            options.narrow(self._bounds([ids], [[]], options)),
-            choose=options.draw([number]) if options.sample else walk.best,
-            preferences=output_preferences(options, [ids]),
+            model, state, options.narrow(bounds), choose=choose, preferences=against
         )
         yield from spoken(self.tokenizer.decode, ids, (t for t, _ in steps), options.stop)
 
@@ -324,13 +322,9 @@ class Generate:
         bounds = self._bounds(prompts, begun, options)
         if (options.beam > 1 or tree is not None) and not options.sample:
             return beam_search(model, state, bounds, options, tree)
-        steps = walk.walk(
-            model,
-            state,
-            options.narrow(bounds),
-            choose=options.draw(numbers) if options.sample else walk.best,
-            preferences=output_preferences(options, prompts),
-        )
+        against = output_preferences(options, prompts)
+        choose = options.draw(numbers) if options.sample else walk.best
+        steps = walk.walk(model, state, options.narrow(bounds), choose=choose, preferences=against)
         ending = stopping(steps, self.tokenizer.decode, options.stop)
         found = walk.gather_hypotheses(
             ending, len(prompts), eos=bounds.eos, length_penalty=options.length_penalty
