@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from saccade.blocks.attention import SelfAttention
+from saccade.blocks.attention import Parts, SelfAttention
 from saccade.blocks.recording import record_attention
 from saccade.blocks.scores import Score
 
@@ -30,7 +30,7 @@ def main() -> None:
     vectors = {word: torch.randn(32) for word in dict.fromkeys(words)}
     sentence = torch.stack([vectors[word] for word in words]).unsqueeze(0)  # (1, T, D)
 
-    attention = SelfAttention(dim=32, heads=4, score=CityBlock)
+    attention = SelfAttention(dim=32, heads=4, parts=Parts(score=CityBlock))
     with record_attention(attention) as seen, torch.no_grad():
         attention(sentence)
     ((weights,),) = seen.values()  # one layer, called once: (B, H, T, S)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from saccade.blocks.attention import MultiHeadAttention, Widths, self_attention
+from saccade.blocks.attention import MultiHeadAttention, Parts, Widths, self_attention
 from saccade.blocks.embeddings import TokenEmbedding
 from saccade.blocks.masks import causal_mask, masked_softmax, padding_mask
 from saccade.blocks.norms import PLACEMENTS
@@ -21,7 +21,7 @@ from saccade.training.optim import clip_scale
 
 def test_thinking_machines_from_scores_to_the_output():
     """Scores 112 and 96, d_k = 64: divided by 8, softmax, weighted sum, eight heads, W^o."""
-    attention = MultiHeadAttention(Widths.equal(512, heads=8), heads=8, bias=False)
+    attention = MultiHeadAttention(Widths.equal(512, heads=8), 8, Parts(bias=False))
     nn.init.eye_(attention.query.weight)
     nn.init.eye_(attention.key.weight)
     query, keys, words = torch.zeros(1, 1, 512), torch.zeros(1, 2, 512), torch.randn(1, 2, 512)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from saccade.blocks.attention import (
     CrossAttention,
     MultiHeadAttention,
+    Parts,
     SelfAttention,
     Widths,
     self_attention,
@@ -26,19 +27,19 @@ WIDE = Widths(query=7, key=5, value=9, head=4, value_head=2, output=6)
 
 
 def multi_head(mask, **parts):
-    attention = MultiHeadAttention(WIDE, H, **parts).double()
+    attention = MultiHeadAttention(WIDE, H, Parts(**parts)).double()
     inputs = [torch.randn(B, n, w).double() for n, w in [(T, 7), (S, 5), (S, 9)]]
     return attention, attention, inputs, mask and padding_mask(torch.tensor([2, 5, 1]), S)
 
 
 def to_itself(mask, **parts):
-    attention = SelfAttention(D, H, **parts).double()
+    attention = SelfAttention(D, H, Parts(**parts)).double()
     inputs = [torch.randn(B, S, D).double()]
     return attention, attention, inputs, mask and causal_mask(S).expand(B, S, S)
 
 
 def to_memory(mask, **parts):
-    attention = CrossAttention(D, H, **parts).double()
+    attention = CrossAttention(D, H, Parts(**parts)).double()
 
     def run(x, memory, mask):
         return attention(x, *attention.project(memory), mask)
@@ -145,7 +146,7 @@ def test_self_attention_without_weights_against_a_loop():
 
 def test_thinking_machines():
     """Scores 112 and 96, d_k = 64: 14 and 12, weights 0.88 and 0.12; eight heads, joined by W^o."""
-    attention = SelfAttention(512, 8, bias=False).double()
+    attention = SelfAttention(512, 8, Parts(bias=False)).double()
     # The words are e_0 and e_1. In each head q_1 = 112 e_0 + 96 e_1, k_i = e_i, v_1 and v_2 any.
     values = torch.randn(2, 8, 64).double()
     packed = torch.zeros(2, 3, 8, 64).double()
@@ -200,13 +201,13 @@ def test_a_query_with_nowhere_to_look_gets_zeros_and_finite_gradients(masked, wa
 @settings(max_examples=10, deadline=None)
 def test_permuting_positions_permutes_the_result(name, seed):
     g = torch.Generator().manual_seed(seed)
-    attention = SelfAttention(D, H, score=SCORES[name]).double()
+    attention = SelfAttention(D, H, Parts(score=SCORES[name])).double()
     x, order = torch.randn(B, S, D, generator=g).double(), torch.randperm(S, generator=g)
     torch.testing.assert_close(attention(x[:, order]), attention(x)[:, order])
 
 
 def test_dropout_of_weights_leaves_the_kernel_and_is_off_in_eval():
-    attention = SelfAttention(D, H, dropout=0.5)
+    attention = SelfAttention(D, H, Parts(dropout=0.5))
     x = torch.randn(B, S, D)
     with record_attention(attention) as seen:
         dropped = attention(x)

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from contracts.decoder_variants import BOS, EOS, Variant, padded, stepped
 
-from saccade.blocks.attention import SelfAttention
+from saccade.blocks.attention import Parts, SelfAttention
 from saccade.blocks.recording import record_attention
 from saccade.decoding.search import SearchOptions, beam_search
 from saccade.decoding.walk import Bounds
@@ -74,7 +74,7 @@ def test_an_inner_block_leaves_the_outer_one_watching():
 
 
 def test_dropped_weights_take_the_formula_in_training_and_the_kernel_in_eval(kernel_calls):
-    attention = SelfAttention(8, 2, dropout=0.5)
+    attention = SelfAttention(8, 2, Parts(dropout=0.5))
     attention.train()(torch.randn(1, 3, 8))
     assert len(kernel_calls) == 0
     attention.eval()(torch.randn(1, 3, 8))

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from saccade.blocks.attention import CrossAttention, SelfAttention
+from saccade.blocks.attention import CrossAttention, Parts, SelfAttention
 from saccade.blocks.caches import KeyValueCache
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.feedforward import FeedForward
@@ -29,7 +29,7 @@ def _past(length: int = 4) -> KeyValueCache:
 
 
 def _layer(placement: str = "pre", norm: str = "layer", **parts: object) -> SelfAttentionLayer:
-    attention = SelfAttention(DIM, HEADS, **parts)  # type: ignore[arg-type]
+    attention = SelfAttention(DIM, HEADS, Parts(**parts))  # type: ignore[arg-type]
     residual = partial(PLACEMENTS[placement], DIM, NORMS[norm], 0.1)
     return SelfAttentionLayer(attention, FeedForward(DIM, 16, dropout=0.1), residual).eval()
 
@@ -189,7 +189,7 @@ def test_what_was_changed_in_a_subclass_holds() -> None:
 
 
 def test_attention_weights_are_dropped_while_training() -> None:
-    attention = SelfAttention(DIM, HEADS, dropout=0.5)
+    attention = SelfAttention(DIM, HEADS, Parts(dropout=0.5))
     layer = SelfAttentionLayer(attention, FeedForward(DIM, 16), partial(PLACEMENTS["pre"], DIM))
     past, x, step = _past(length=40), torch.randn(ROWS, 1, DIM), layer.train().swift()
     with torch.no_grad():

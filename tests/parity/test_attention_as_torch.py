@@ -4,7 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from saccade.blocks.attention import CrossAttention, MultiHeadAttention, SelfAttention, Widths
+from saccade.blocks.attention import (
+    CrossAttention,
+    MultiHeadAttention,
+    Parts,
+    SelfAttention,
+    Widths,
+)
 from saccade.blocks.masks import causal_mask, padding_mask
 from saccade.blocks.recording import record_attention
 
@@ -38,7 +44,7 @@ def assert_same(ours, theirs, *inputs):
 @BIAS
 def test_self_attention(bias):
     theirs = nn.MultiheadAttention(D, H, bias=bias, batch_first=True).double()
-    ours = SelfAttention(D, H, bias=bias).double()
+    ours = SelfAttention(D, H, Parts(bias=bias)).double()
     ours, theirs = twins(ours, theirs, [(ours.query_key_value, slice(None))])
     x = torch.randn(B, S, D, dtype=torch.float64, requires_grad=True)
     mask = causal_mask(S)
@@ -52,7 +58,7 @@ def test_self_attention(bias):
 @BIAS
 def test_cross_attention(bias):
     theirs = nn.MultiheadAttention(D, H, bias=bias, batch_first=True).double()
-    ours = CrossAttention(D, H, bias=bias).double()
+    ours = CrossAttention(D, H, Parts(bias=bias)).double()
     parts = [(ours.query, slice(D)), (ours.key_value, slice(D, None))]
     ours, theirs = twins(ours, theirs, parts)
     x = torch.randn(B, T, D, dtype=torch.float64, requires_grad=True)

@@ -55,6 +55,18 @@ class Widths:
         return cls(query=dim, key=dim, value=dim, head=head, value_head=head, output=dim)
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Parts:
+    """What an attention is made of, besides its widths."""
+
+    score: ScoreMaker = ScaledDot
+    bias: bool = True
+    dropout: float = 0.0  # of the weights
+
+
+USUAL = Parts()
+
+
 class Attention(Observed):
     """What all attentions share: weigh the values by the scores, join the heads, project.
 
@@ -63,20 +75,12 @@ class Attention(Observed):
 
     probes = switchable = True
 
-    def __init__(
-        self,
-        widths: Widths,
-        heads: int,
-        *,
-        score: ScoreMaker = ScaledDot,
-        bias: bool = True,
-        dropout: float = 0.0,
-    ):
+    def __init__(self, widths: Widths, heads: int, parts: Parts = USUAL):
         super().__init__()
         self.heads, self.width = heads, widths.value_head
-        self.score = score(widths.head, widths.head)
-        self.output = Linear(heads * widths.value_head, widths.output, bias=bias)
-        self.dropout = Dropout(dropout)
+        self.score = parts.score(widths.head, widths.head)
+        self.output = Linear(heads * widths.value_head, widths.output, bias=parts.bias)
+        self.dropout = Dropout(parts.dropout)
         self.kernel = type(self.score) is ScaledDot  # the one score that the kernel computes
 
     @property
@@ -122,19 +126,11 @@ class Attention(Observed):
 class MultiHeadAttention(Attention):
     """Vaswani et al. 2017, 3.2.2:  head_i = attention(q W_i^q, k W_i^k, v W_i^v), joined by W^o."""
 
-    def __init__(
-        self,
-        widths: Widths,
-        heads: int,
-        *,
-        score: ScoreMaker = ScaledDot,
-        bias: bool = True,
-        dropout: float = 0.0,
-    ):
-        super().__init__(widths, heads, score=score, bias=bias, dropout=dropout)
-        self.query = Linear(widths.query, heads * widths.head, bias=bias)
-        self.key = Linear(widths.key, heads * widths.head, bias=bias)
-        self.value = Linear(widths.value, heads * widths.value_head, bias=bias)
+    def __init__(self, widths: Widths, heads: int, parts: Parts = USUAL):
+        super().__init__(widths, heads, parts)
+        self.query = Linear(widths.query, heads * widths.head, bias=parts.bias)
+        self.key = Linear(widths.key, heads * widths.head, bias=parts.bias)
+        self.value = Linear(widths.value, heads * widths.value_head, bias=parts.bias)
         for projection in (self.query, self.key, self.value):
             _xavier(projection, parts=1)
 
@@ -154,18 +150,9 @@ class MultiHeadAttention(Attention):
 class SelfAttention(Attention):
     """Multi-head attention of a sequence to itself, with one packed projection."""
 
-    def __init__(
-        self,
-        dim: int,
-        heads: int,
-        *,
-        score: ScoreMaker = ScaledDot,
-        bias: bool = True,
-        dropout: float = 0.0,
-    ):
-        widths = Widths.equal(dim, heads)
-        super().__init__(widths, heads, score=score, bias=bias, dropout=dropout)
-        self.query_key_value = Linear(dim, 3 * dim, bias=bias)
+    def __init__(self, dim: int, heads: int, parts: Parts = USUAL):
+        super().__init__(Widths.equal(dim, heads), heads, parts)
+        self.query_key_value = Linear(dim, 3 * dim, bias=parts.bias)
         _xavier(self.query_key_value, parts=3)
 
     def project(self, x: Float[Tensor, "B T D"]) -> tuple[Tensor, Tensor, Tensor]:
@@ -184,19 +171,10 @@ class SelfAttention(Attention):
 class CrossAttention(Attention):
     """Multi-head attention to a memory whose keys and values are projected once."""
 
-    def __init__(
-        self,
-        dim: int,
-        heads: int,
-        *,
-        score: ScoreMaker = ScaledDot,
-        bias: bool = True,
-        dropout: float = 0.0,
-    ):
-        widths = Widths.equal(dim, heads)
-        super().__init__(widths, heads, score=score, bias=bias, dropout=dropout)
-        self.query = Linear(dim, dim, bias=bias)
-        self.key_value = Linear(dim, 2 * dim, bias=bias)
+    def __init__(self, dim: int, heads: int, parts: Parts = USUAL):
+        super().__init__(Widths.equal(dim, heads), heads, parts)
+        self.query = Linear(dim, dim, bias=parts.bias)
+        self.key_value = Linear(dim, 2 * dim, bias=parts.bias)
         _xavier(self.query, parts=1)
         _xavier(self.key_value, parts=2)
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from saccade.blocks.attention import CrossAttention
+from saccade.blocks.attention import CrossAttention, Parts
 from saccade.blocks.positions import Sinusoidal
 from saccade.blocks.scores import EqualWidths
 
@@ -74,4 +74,4 @@ class RelativeAttention(CrossAttention):
 
     def __init__(self, dim: int, heads: int, distances: Sinusoidal, *, dropout: float = 0.0):
         score = partial(RelativeDot, heads=heads, distances=distances)
-        super().__init__(dim, heads, score=score, bias=False, dropout=dropout)
+        super().__init__(dim, heads, Parts(score=score, bias=False, dropout=dropout))

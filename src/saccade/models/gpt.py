@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from saccade.blocks.activations import ACTIVATIONS
-from saccade.blocks.attention import SelfAttention
+from saccade.blocks.attention import Parts, SelfAttention
 from saccade.blocks.caches import KeyValueCache
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
@@ -209,9 +209,8 @@ class GPTState:
 
 
 def _layer(config: GPTConfig) -> SelfAttentionLayer:
-    attention = SelfAttention(
-        config.dim, config.heads, bias=config.bias, dropout=config.attention_dropout
-    )
+    parts = Parts(bias=config.bias, dropout=config.attention_dropout)
+    attention = SelfAttention(config.dim, config.heads, parts)
     ffn = FeedForward(
         config.dim,
         config.ffn_dim,

@@ -3,14 +3,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal, TypedDict
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from saccade.blocks.activations import ACTIVATIONS
-from saccade.blocks.attention import CrossAttention, ScoreMaker, SelfAttention
+from saccade.blocks.attention import CrossAttention, Parts, SelfAttention
 from saccade.blocks.caches import KeyValueCache, LayerCache
 from saccade.blocks.dropout import Dropout
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
@@ -196,7 +196,7 @@ class EncoderLayer(SelfAttentionLayer):
     """Self-attention, then feed-forward; each in its residual connection (section 3.1)."""
 
     def __init__(self, config: TransformerConfig):
-        attention = SelfAttention(config.dim, config.heads, **_attention_parts(config))
+        attention = SelfAttention(config.dim, config.heads, _attention_parts(config))
         super().__init__(attention, _feed_forward(config), partial(_residual, config))
 
 
@@ -205,8 +205,9 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig):
         super().__init__()
-        self.attention = SelfAttention(config.dim, config.heads, **_attention_parts(config))
-        self.cross_attention = CrossAttention(config.dim, config.heads, **_attention_parts(config))
+        parts = _attention_parts(config)
+        self.attention = SelfAttention(config.dim, config.heads, parts)
+        self.cross_attention = CrossAttention(config.dim, config.heads, parts)
         self.ffn = _feed_forward(config)
         self.around_attention = _residual(config)
         self.around_cross_attention = _residual(config)
@@ -278,13 +279,7 @@ def _stack(layers: Sequence[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor]:
     return torch.stack(keys), torch.stack(values)
 
 
-class AttentionParts(TypedDict):
-    score: ScoreMaker
-    bias: bool
-    dropout: float
-
-
-def _attention_parts(config: TransformerConfig) -> AttentionParts:
+def _attention_parts(config: TransformerConfig) -> Parts:
     kind, parameters = score_part(config.score)
     if kind.depends_on_position:
         raise InputError(
@@ -292,7 +287,7 @@ def _attention_parts(config: TransformerConfig) -> AttentionParts:
             "decoder's own past move in its cache; take a score of keys, such as scaled-dot"
         )
     score = partial(kind, **parameters)
-    return {"score": score, "bias": config.bias, "dropout": config.attention_dropout}
+    return Parts(score=score, bias=config.bias, dropout=config.attention_dropout)
 
 
 def _feed_forward(config: TransformerConfig) -> FeedForward:
