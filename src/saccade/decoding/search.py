@@ -47,6 +47,7 @@ LIMITS = {
     "max_ratio": (0, LONGEST), "max_extra": (0, LONGEST), "length": (1, LONGEST),
     "min_length": (0, LONGEST), "no_repeat_ngram": (0, LONGEST),
 }  # fmt: skip
+WHOLE, FRACTION = (Integral, "a whole number"), (Real, "a number")
 FRACTIONS = {"length_penalty", "max_ratio"}
 
 
@@ -67,11 +68,13 @@ class SearchOptions:
     def __post_init__(self) -> None:
         for name, (lowest, highest) in LIMITS.items():
             value = getattr(self, name)
-            kind = Real if name in FRACTIONS else Integral
-            if value is not None and (not isinstance(value, kind) or isinstance(value, bool)):
-                whole = "a number" if name in FRACTIONS else "a whole number"
-                raise InputError(f"{name} is {value!r}, it must be {whole}")
-            if value is not None and not lowest <= value <= highest:
+            if value is None:
+                continue
+            kind, told = FRACTION if name in FRACTIONS else WHOLE
+            sound = isinstance(value, kind) and not isinstance(value, bool)
+            if not sound:
+                raise InputError(f"{name} is {value!r}, it must be {told}")
+            if not lowest <= value <= highest:
                 raise InputError(f"{name} is {value}, it must be from {lowest} to {highest:,}")
         if self.nbest > self.beam:
             raise InputError(
