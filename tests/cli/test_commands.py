@@ -198,9 +198,28 @@ def test_demo(tmp_path: Path) -> None:
 def test_the_demo_removes_nothing_that_it_did_not_make(tmp_path: Path) -> None:
     (tmp_path / ".saccade-demo").touch()
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"holds what no demo made: notes\.txt; move it"):
-        demo._make_room(tmp_path)
+    with (
+        pytest.raises(InputError, match=r"holds what no demo made: notes\.txt; move it"),
+        demo._room(tmp_path),
+    ):
+        pass
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("out", [".", "link"])
+def test_the_demo_keeps_the_folder_of_an_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str
+) -> None:
+    """It may be the current one, or what a link leads to: neither can be replaced."""
+    folder = tmp_path / "demo"
+    (folder / "run").mkdir(parents=True)
+    for name in (".saccade-demo", "alignment.png", "run/old"):
+        (folder / name).touch()
+    (tmp_path / "link").symlink_to(folder)
+    monkeypatch.chdir(folder if out == "." else tmp_path)
+    with demo._room(Path(out)):
+        assert everything(folder) == {".gitignore": b"*\n", ".saccade-demo": b""}
+    assert (tmp_path / "link").is_symlink()
 
 
 @pytest.mark.parametrize("there", [True, False])
