@@ -222,6 +222,22 @@ def test_the_demo_keeps_the_folder_of_an_earlier_one(
     assert (tmp_path / "link").is_symlink()
 
 
+@pytest.mark.parametrize("busy", ["demo", "demo/run"])
+def test_a_demo_leaves_one_that_is_still_at_work_alone(tmp_path: Path, busy: str) -> None:
+    """Whether it trains, scores or draws, or somebody goes on with its run."""
+    folder = tmp_path / "demo"
+    (folder / "run").mkdir(parents=True)
+    for name in (".saccade-demo", "run/precious"):
+        (folder / name).touch()
+    with Run(tmp_path / busy).locked():
+        done = process("demo", "--quick", "--out", folder)
+    told = f"error: {tmp_path / busy}: another process is training this run\n"
+    assert (done.returncode, done.stderr.decode()) == (2, told)
+    assert everything(folder) == {".saccade-demo": b"", "run/precious": b""}
+    with demo._room(folder), pytest.raises(InputError, match="another process"):
+        demo._room(folder).__enter__()
+
+
 @pytest.mark.parametrize("there", [True, False])
 def test_the_demo_says_how_to_get_the_explorer(
     there: bool, run_folder: Path, monkeypatch: pytest.MonkeyPatch

@@ -86,6 +86,8 @@ def _shown(flags: DemoFlags) -> int | None:
 @contextmanager
 def _room(out: Path) -> Iterator[None]:
     """Inside, the folder is this demo's; of what was there only a demo's own is ever removed."""
+    from saccade.training.run import Run
+
     if out.exists():
         if not out.is_dir() or (any(out.iterdir()) and not (out / MARK).is_file()):
             raise InputError(f"{out} is there and no demo made it; choose another --out")
@@ -94,12 +96,13 @@ def _room(out: Path) -> Iterator[None]:
                 f"{out} holds what no demo made: {', '.join(others)}; move it, or choose "
                 "another --out"
             )
-    out.mkdir(parents=True, exist_ok=True)
-    (out / MARK).touch()
-    for name in MADE - {MARK}:  # the folder stays: it may be the current one, or a link
-        _remove(out / name)
-    (out / ".gitignore").write_text("*\n")
-    yield
+    with Run(out).locked():  # to the end: scores and pictures are still to come after the training
+        (out / MARK).touch()
+        with Run(out / "run").locked():  # an earlier demo's run may be trained on
+            for name in MADE - {MARK}:  # the folder stays: it may be the current one, or a link
+                _remove(out / name)
+        (out / ".gitignore").write_text("*\n")
+        yield
 
 
 def _remove(path: Path) -> None:
