@@ -1,7 +1,7 @@
 """saccade train: from files to a run."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,13 +103,26 @@ class TrainFlags:
     def tables(self, task: str | None, base: Mapping[str, Any] = {}) -> dict[str, Any]:
         """File or `base`, then --set, then flags; `resolve` fills in defaults and the preset."""
         from saccade.config import merge, override, read_toml
+        from saccade.training.settings import check_sections
 
         file = base if self.config is None else read_toml(self.config)
         named = {key: {"name": v} if isinstance(v, str) else v for key, v in file.items()}
+        with self._named_file():
+            check_sections(named)  # before flags are laid over it, and hide what is no table
         self._refuse_second_preset(named.get("model"))
         config = merge(override(named, self.set or ()), self.layer(task))
+        check_sections(config)
         _check_enough(config)
         return config
+
+    @contextmanager
+    def _named_file(self) -> Iterator[None]:
+        """Inside, what is wrong is wrong in the --config file, and told with its name."""
+        try:
+            yield
+        except InputError as error:
+            where = "" if self.config is None else f"{self.config}: "
+            raise InputError(f"{where}{error}") from None
 
     def _refuse_second_preset(self, model: object) -> None:
         """A file is above a preset: what it says of the model would stay, under another's name."""

@@ -1,0 +1,48 @@
+"""What a --config file says, beside --set and flags; what is refused of it names the file."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from cli.conftest import Said, train_arguments
+
+Saccade = Callable[..., Said]
+TASK = '[task]\nname = "translate"\ntrain = ["a", "b"]\n'
+MISTAKES = {
+    "a list of tables": (
+        "[[train]]\nsteps = 5\n",
+        "train = [{'steps': 5}]; expected a table [train]",
+    ),
+    "no table": ("model = 5\n" + TASK, "model = 5; expected a table [model]"),
+    "a misspelt section": (
+        TASK.replace("task", "tsak"),
+        "unknown section [tsak]; did you mean 'task'?",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", MISTAKES)
+def test_a_mistake_names_the_file(saccade: Saccade, tmp_path: Path, kind: str) -> None:
+    config, out = tmp_path / "my.toml", tmp_path / "run"
+    text, told = MISTAKES[kind]
+    config.write_text(text)
+    said = saccade("train", "translate", "--config", config, "--out", out)
+    assert (said.code, said.err) == (2, f"error: {config}: {told}\n")
+    assert not out.exists()
+
+
+def test_what_is_no_table_is_not_hidden_by_a_flag(
+    saccade: Saccade, corpus: Path, tmp_path: Path
+) -> None:
+    config = tmp_path / "my.toml"
+    config.write_text("model = 5\n")
+    arguments = train_arguments(corpus, tmp_path / "run")
+    said = saccade(*arguments, "--config", config)
+    assert (said.code, f"{config}: model = 5; expected a table [model]" in said.err) == (2, True)
+
+
+def test_a_misspelt_section_of_set_is_told_before_what_is_missing(
+    saccade: Saccade, tmp_path: Path
+) -> None:
+    said = saccade("train", "--set", "tsak.name=translate", "--out", tmp_path / "run")
+    assert (said.code, said.err) == (2, "error: unknown section [tsak]; did you mean 'task'?\n")
