@@ -46,3 +46,18 @@ def test_a_misspelt_section_of_set_is_told_before_what_is_missing(
 ) -> None:
     said = saccade("train", "--set", "tsak.name=translate", "--out", tmp_path / "run")
     assert (said.code, said.err) == (2, "error: unknown section [tsak]; did you mean 'task'?\n")
+
+
+@pytest.mark.parametrize("asked", [["--preset", "small"], ["--set", "model.preset=small"]])
+def test_the_preset_of_a_file_is_changed_in_the_file(
+    saccade: Saccade, tmp_path: Path, asked: list[str]
+) -> None:
+    """It is above a preset: what it says of the model would stay, under another's name."""
+    config = tmp_path / "my.toml"
+    config.write_text(f'{TASK}[model]\npreset = "base"\nheads = 2\n')
+    said = saccade("train", "--config", config, *asked, "--out", tmp_path / "run")
+    told = f"error: {' '.join(asked)}, but {config} says preset = 'base' and may set what presets"
+    assert (said.code, said.err[: len(told)]) == (2, told)
+    same = [word.replace("small", "base") for word in asked]
+    said = saccade("train", "--config", config, *same, "--out", tmp_path / "run")
+    assert said.err == "error: a: no such file\n"

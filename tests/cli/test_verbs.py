@@ -122,9 +122,6 @@ def test_precedence(tmp_path: Path) -> None:
     assert settings.model["dim"] == 32  # file over preset
     assert settings.model["heads"] == 1  # --set over file
     assert settings.train.seed == 3  # flag over --set
-    config.write_text(config.read_text() + 'preset = "base"\n')
-    with pytest.raises(InputError, match=r"--preset small, but .* says preset = 'base'"):
-        flags.tables(None)
 
 
 def test_steps_and_minutes_are_both_told(saccade: Saccade, corpus: Path, tmp_path: Path) -> None:

@@ -109,9 +109,9 @@ class TrainFlags:
         named = {key: {"name": v} if isinstance(v, str) else v for key, v in file.items()}
         with self._named_file():
             check_sections(named)  # before flags are laid over it, and hide what is no table
-        self._refuse_second_preset(named.get("model"))
         config = merge(override(named, self.set or ()), self.layer(task))
         check_sections(config)
+        self._refuse_second_preset(named.get("model", {}), config["model"])
         _check_enough(config)
         return config
 
@@ -124,14 +124,16 @@ class TrainFlags:
             where = "" if self.config is None else f"{self.config}: "
             raise InputError(f"{where}{error}") from None
 
-    def _refuse_second_preset(self, model: object) -> None:
+    def _refuse_second_preset(self, file: Mapping[str, Any], model: Mapping[str, Any]) -> None:
         """A file is above a preset: what it says of the model would stay, under another's name."""
-        named = model.get("preset") if isinstance(model, Mapping) else None
-        if self.config is not None and self.preset is not None and named not in (None, self.preset):
-            raise InputError(
-                f"--preset {self.preset}, but {self.config} says preset = {named!r} and may set "
-                "what presets set: change it there, or leave --preset out"
-            )
+        named, asked = file.get("preset"), model.get("preset")
+        if self.config is None or named in (None, asked):
+            return
+        flag = f"--set model.preset={asked}" if self.preset is None else f"--preset {asked}"
+        raise InputError(
+            f"{flag}, but {self.config} says preset = {named!r} and may set what presets set: "
+            "change it there, or leave this out"
+        )
 
     def seed_list(self) -> list[int]:
         """The seeds of --seeds; empty when it was not given."""
