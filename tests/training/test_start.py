@@ -358,6 +358,18 @@ def test_the_folder_of_several_seeds_is_theirs_alone(tmp_path: Path, files: list
     assert len(train_seeds(config, tmp_path / "seeds", [2])) == 1
 
 
+def test_a_seed_that_is_there_is_refused_before_any_is_trained(
+    tmp_path: Path, files: list[str]
+) -> None:
+    config = override(tiny(files), ["train.steps=1"])
+    train_seeds(config, tmp_path, [1])
+    with pytest.raises(InputError, match="seed-1 holds a run already; add --resume"):
+        train_seeds(config, tmp_path, [9, 1])
+    assert [path.name for path in tmp_path.iterdir()] == ["seed-1"]
+    runs = train_seeds(config, tmp_path, [9, 1], Start(resume=True))
+    assert [run.path.name for run in runs] == ["seed-9", "seed-1"]
+
+
 def test_mean_and_spread() -> None:
     mean, spread = mean_and_spread([1.0, 2.0, 3.0])
     assert (mean, spread) == pytest.approx((2.0, 1.0))
