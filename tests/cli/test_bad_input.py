@@ -108,6 +108,19 @@ def test_what_is_missing_is_named(saccade: Saccade, tmp_path: Path) -> None:
     refused(saccade("check", "nothing"), "FILE.py:Class")
 
 
+def test_flags_of_files_name_some(
+    saccade: Saccade, corpus: Path, run_folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    files = ["--train", corpus / "train.en", corpus / "train.de"]
+    train = ["train", "translate", "--out", out, "--steps", "1"]
+    refused(saccade("eval", run_folder, "--data"), "--data names no file: give the data set")
+    refused(saccade(*train, *files, "--dev"), "--dev (task.dev) names no file")
+    refused(saccade(*train, *files, "--set", "task.dev=[]"), "--dev (task.dev) names no file")
+    refused(saccade(*train, "--train"), "no training data: give --train FILE FILE")
+    assert not out.exists()
+
+
 def test_an_out_folder_that_is_taken(
     saccade: Saccade, corpus: Path, run_folder: Path, tmp_path: Path
 ) -> None:

@@ -151,15 +151,17 @@ class TrainFlags:
 
 
 def _check_enough(config: Mapping[str, Any]) -> None:
-    """The two things without which nothing can start, asked for in the words of the command."""
+    """What nothing can start without, asked for in the words of the command."""
     task = config.get("task", {})
     if not isinstance(task, Mapping) or "name" not in task:
         from saccade.tasks import TASKS
 
         known = ", ".join(TASKS)
         raise InputError(f"which task? Name it: saccade train TASK ... (known: {known})")
-    if "train" not in task:
+    if task.get("train", []) == []:
         raise InputError("no training data: give --train FILE FILE, or task.train in the config")
+    if task.get("dev") == []:
+        raise InputError("--dev (task.dev) names no file: give --dev FILE FILE, or leave it out")
 
 
 def train(task: str | None = None, /, *, flags: TrainFlags) -> int | None:
