@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli.conftest import Said, train_arguments
 
-from saccade.cli import evaluate
+from saccade.cli import VERBS, app, evaluate
 from saccade.cli.evaluate import LONGEST_NAME
 from saccade.training.run import Run
 
@@ -106,6 +106,21 @@ def test_what_is_missing_is_named(saccade: Saccade, tmp_path: Path) -> None:
     refused(saccade("models", "transfomer"), "did you mean 'transformer'?")
     refused(saccade("predict", tmp_path / "nowhere"), "not a saccade run")
     refused(saccade("check", "nothing"), "FILE.py:Class")
+
+
+def test_no_number_is_rounded(saccade: Saccade) -> None:
+    whole = [
+        (verb, flag.name)
+        for verb in VERBS
+        for flag in app[verb].assemble_argument_collection()
+        if flag.hint in (int, int | None)
+    ]
+    assert {("train", "--steps"), ("eval", "--beam"), ("serve", "--port")} <= set(whole)
+    words = {"train": ["--out", "x"], "eval": ["a", "--data", "x"], "explain": ["a", "b"]}
+    for verb, name in whole:
+        for value in ("1.5", "2.0", "many"):
+            said = saccade(verb, *words.get(verb, ["a"]), f"{name}={value}")
+            refused(said, f"{name}: {value!r}; expected a whole number")
 
 
 def test_flags_of_files_name_some(

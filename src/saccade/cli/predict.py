@@ -16,7 +16,7 @@ from cyclopts import Parameter
 
 from saccade.cli.alignments import ReadingFlags
 from saccade.cli.decode import EngineFlags, SearchFlags
-from saccade.cli.flags import DRAWS, LINES, SEARCH, Switch
+from saccade.cli.flags import DRAWS, LINES, SEARCH, Switch, Whole
 from saccade.cli.terminal import warn
 from saccade.errors import InputError
 
@@ -34,17 +34,17 @@ BLOCK = 1024  # lines read at a time
 class PredictFlags(SearchFlags):
     """How to search or draw; unset means the default."""
 
-    nbest: int | None = None
+    nbest: Whole | None = None
     """Print so many hypotheses a line, best first, as `line ||| text ||| score` (lines from 0)."""
     sample: Annotated[Switch, Parameter(group=DRAWS)] = False
     """Draw each token instead of searching for the most probable output."""
     temperature: Annotated[float | None, Parameter(group=DRAWS)] = None
     """Of --sample: below 1 safer, above 1 more varied. [default: 1]"""
-    top_k: Annotated[int | None, Parameter(group=DRAWS)] = None
+    top_k: Annotated[Whole | None, Parameter(group=DRAWS)] = None
     """Of --sample: draw from the k most probable tokens."""
     top_p: Annotated[float | None, Parameter(group=DRAWS)] = None
     """Of --sample: draw from the most probable tokens that together have probability p."""
-    seed: Annotated[int | None, Parameter(group=DRAWS)] = None
+    seed: Annotated[Whole | None, Parameter(group=DRAWS)] = None
     """Of --sample: the same seed draws the same. [default: 1]"""
     repetition_penalty: Annotated[float | None, Parameter(group=DRAWS)] = None
     """Above 1, what was said before is chosen less. Only with one path: drawn, or --beam 1."""

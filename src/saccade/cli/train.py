@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from saccade.cli.flags import BEGIN, BUDGET, DATA, MACHINE, MODEL, Switch, named_columns
+from saccade.cli.flags import BEGIN, BUDGET, DATA, MACHINE, MODEL, Switch, Whole, named_columns
 from saccade.cli.terminal import note, say, this_command
 from saccade.errors import InputError
 
@@ -51,11 +51,11 @@ class TrainFlags:
     """section.key=value, over the file; may be repeated."""
     allow_code: Annotated[Switch, Parameter(group=MODEL)] = False
     """Run a model or task that is your own file."""
-    steps: Annotated[int | None, Parameter(group=BUDGET)] = None
+    steps: Annotated[Whole | None, Parameter(group=BUDGET)] = None
     """Stop after so many updates."""
     minutes: Annotated[float | None, Parameter(group=BUDGET)] = None
     """Stop after so much time, all included; the rate falls to its end there. [default: 15]"""
-    seed: Annotated[int | None, Parameter(group=BUDGET)] = None
+    seed: Annotated[Whole | None, Parameter(group=BUDGET)] = None
     """Of everything random: the same seed gives the same run. [default: 1]"""
     seeds: Annotated[str | None, Parameter(group=BUDGET)] = None
     """Several seeds, such as 1,2,3: a run each in OUT/seed-N, with mean and spread."""
@@ -65,7 +65,7 @@ class TrainFlags:
     """Continue what is in OUT, or start when nothing is there."""
     accept_changes: Annotated[Switch, Parameter(group=BEGIN)] = False
     """Resume although the config or the data changed."""
-    processes: Annotated[int | None, Parameter(group=MACHINE)] = None
+    processes: Annotated[Whole | None, Parameter(group=MACHINE)] = None
     """Processes that share each batch; unset: as many as pay."""
     device: Annotated[str | None, Parameter(group=MACHINE)] = None
     """auto, cpu, cuda or mps. [default: auto]"""
