@@ -160,8 +160,10 @@ def test_two_results_are_not_written_into_one_file(
 ) -> None:
     file = tmp_path / "x.txt"
     call = ["predict", run_folder, "--output", file, "--alignments", tmp_path / "." / "x.txt"]
-    refused(saccade(*call, stdin=b"a\n"), "name two files")
+    refused(saccade(*call, stdin=b"a\n"), f"both {file}: name a file for one of them")
     assert not file.exists()
+    call = ["predict", run_folder, "--alignments", "-"]
+    refused(saccade(*call, stdin=b"a\n"), "both standard output: name a file for one of them")
 
 
 def test_predict_refuses(saccade: Saccade, run_folder: Path, tmp_path: Path) -> None:

@@ -138,6 +138,13 @@ def test_streams_that_are_closed(run_folder: Path) -> None:
         assert b"Traceback" not in done.stderr
 
 
+def test_a_pipe_may_be_named_as_a_file(run_folder: Path) -> None:
+    done = process(
+        "predict", run_folder, "--beam", "1", "--output", "/dev/stdout", stdin=b"the cat\na dog\n"
+    )
+    assert (done.returncode, done.stdout.count(b"\n")) == (0, 2), done.stderr.decode()
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_prediction_that_is_terminated_leaves_nothing(
     run_folder: Path, tmp_path: Path, workers: str

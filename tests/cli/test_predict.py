@@ -120,6 +120,21 @@ def test_a_dash_is_standard_input(saccade: Saccade, run_folder: Path) -> None:
     assert "Unknown option" not in unread.err
 
 
+def test_a_dash_is_standard_output(
+    saccade: Saccade, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    call = ["predict", run_folder, "--beam", "1"]
+    plain = saccade(*call, "--alignments", "links", stdin=b"the cat\n")
+    dashed = saccade(*call, "--output", "-", "--alignments", "links", stdin=b"the cat\n")
+    assert (dashed.code, dashed.out) == (0, plain.out)
+    links = saccade(*call, "--output", "texts", "--alignments", "-", stdin=b"the cat\n")
+    assert (links.code, links.out) == (0, Path("links").read_text())
+    assert {path.name for path in tmp_path.iterdir()} == {"links", "texts"}
+    assert saccade(*call, "--output", "./-", stdin=b"the cat\n").out == ""
+    assert Path("./-").read_text() == plain.out, "a file of that name is written with its folder"
+
+
 def test_output_replaces_files_alone(saccade: Saccade, run_folder: Path, tmp_path: Path) -> None:
     def predict(place: Path) -> None:
         said = saccade("predict", run_folder, "--beam", "1", "--output", place, stdin=ODD)

@@ -71,9 +71,9 @@ class Places:
 
     input: str = "-"
     """A file of lines, .gz too; - is standard input."""
-    output: Path | None = None
-    """A file, which appears whole when all is done; standard output when unset."""
-    alignments: Path | None = None
+    output: str = "-"
+    """A file, which appears whole when all is done; - is standard output."""
+    alignments: str | None = None
     """Write what each word looked at, as Pharaoh lines (0-0 1-2); words are what spaces part."""
     json: Switch = False
     """One object a line: text, score, tokens and more."""
@@ -112,8 +112,9 @@ def predict(
 
     if places.alignments is None:
         reading.refuse_idle()
-    elif places.output is not None and places.output.resolve() == places.alignments.resolve():
-        raise InputError(f"--output and --alignments are both {places.output}: name two files")
+    elif _place(places.output) == _place(places.alignments):
+        both = "standard output" if places.output == "-" else places.output
+        raise InputError(f"--output and --alignments are both {both}: name a file for one of them")
     model = load(run, allow_code=engine.allow_code, precision=engine.precision)
     options = decoding.options(model.task.options)
     if places.unescape:
@@ -238,19 +239,24 @@ def _one_line(text: str) -> str:
     return text.replace("\n", "\\n") + "\n"
 
 
+def _place(name: str) -> Path | None:
+    """Of a file; None is standard output."""
+    return None if name == "-" else Path(name).resolve()  # what a link leads to: it stays one
+
+
 @contextmanager
-def _written(path: Path | None) -> Iterator[TextIO]:
+def _written(name: str) -> Iterator[TextIO]:
     """A file that appears whole at the end, or standard output."""
-    if path is None:
+    place, path = _place(name), Path(name)
+    if place is None:
         yield sys.stdout
         return
     if path.exists() and not path.is_file():  # a pipe or a device: nothing to put in its place
-        with _opened(path, path) as file:
+        with _opened(path, name) as file:  # a link to a pipe, as /dev/fd/63, resolves to no file
             yield file
         return
-    place = path.resolve()  # a link stays one
     fresh = place.with_name(f".{place.name}.{os.getpid()}.tmp")
-    file = _opened(fresh, path)
+    file = _opened(fresh, name)
     try:
         with file:
             yield file
@@ -259,7 +265,7 @@ def _written(path: Path | None) -> Iterator[TextIO]:
         fresh.unlink(missing_ok=True)
 
 
-def _opened(place: Path, named: Path) -> TextIO:
+def _opened(place: Path, named: str) -> TextIO:
     try:
         return place.open("w", encoding="utf-8", newline="\n", errors="replace")
     except OSError as error:
