@@ -161,6 +161,18 @@ def test_output_replaces_files_alone(saccade: Saccade, run_folder: Path, tmp_pat
     assert list((tmp_path / "there").iterdir()) == [file]
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o444, 0o777])
+def test_output_keeps_who_may_read_a_file(
+    saccade: Saccade, run_folder: Path, tmp_path: Path, mode: int
+) -> None:
+    file = tmp_path / "texts"
+    file.touch()
+    file.chmod(mode)
+    said = saccade("predict", run_folder, "--beam", "1", "--output", file, stdin=b"the cat\n")
+    assert (said.code, file.stat().st_mode & 0o777) == (0, mode), said.err
+    assert file.read_text() != ""
+
+
 def test_what_fails_beside_the_output_is_not_blamed_on_it(
     saccade: Saccade, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -259,6 +260,8 @@ def _written(name: str) -> Iterator[TextIO]:
     file = _opened(fresh, name)
     try:
         with file:
+            if place.exists():  # at once: what others may not read, they may not read half-written
+                shutil.copymode(place, fresh)
             yield file
         fresh.replace(place)
     finally:
