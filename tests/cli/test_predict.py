@@ -116,8 +116,6 @@ def test_a_dash_is_standard_input(saccade: Saccade, run_folder: Path) -> None:
     for flags in (["--input", "-"], ["--input=-"]):
         assert saccade("predict", run_folder, *flags, "--beam", "1", stdin=ODD) == wanted
     assert saccade("predict", run_folder, "--input", "--json", stdin=ODD).code == 2
-    unread = saccade("eval", run_folder, "--data", "-")
-    assert "Unknown option" not in unread.err
 
 
 def test_a_dash_is_standard_output(

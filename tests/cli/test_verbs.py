@@ -183,6 +183,20 @@ def test_eval(saccade: Saccade, run_folder: Path, corpus: Path) -> None:
     assert again["decoding"]["precision"] == "float32"
 
 
+def test_eval_reads_either_side_from_standard_input(
+    saccade: Saccade, run_folder: Path, corpus: Path
+) -> None:
+    sides = [corpus / "dev.en", corpus / "dev.de"]
+    call = ["eval", run_folder, "--beam", "1", "--json", "--name", "dashed", "--data"]
+    wanted = json.loads(saccade(*call, *sides).out)["metrics"]
+    for place in (0, 1):
+        dashed: list[object] = [*sides]
+        dashed[place] = "-"
+        said = saccade(*call, *dashed, stdin=sides[place].read_bytes())
+        assert said.code == 0, said.err
+        assert json.loads(said.out)["metrics"] == wanted
+
+
 def test_scores_of_other_data_are_not_replaced_without_a_word(
     saccade: Saccade, run_folder: Path, tmp_path: Path
 ) -> None:

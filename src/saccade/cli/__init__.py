@@ -39,6 +39,7 @@ WRONG_PLACE = {  # what the system says of a path that cannot be meant; all else
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.EEXIST, errno.ENOTDIR,
     errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
 }  # fmt: skip
+OF_FILES = ("--data", "--dev", "--train")  # flags that several words may follow
 
 app = App(
     name="saccade",
@@ -167,9 +168,14 @@ def must(*arguments: object) -> None:
 def _with_dashes(arguments: Sequence[str]) -> list[str]:
     """`--input -` as `--input=-`: alone, a dash would be taken for a flag without a name."""
     found: list[str] = []
+    flag = ""  # the latest
     for each in arguments:
-        if each == "-" and found and found[-1].startswith("--") and "=" not in found[-1]:
+        if each.startswith("--"):
+            flag = each.partition("=")[0]
+        if each == "-" and flag and found[-1] == flag:
             found[-1] += "=-"
+        elif each == "-" and flag in OF_FILES:
+            found.append(f"{flag}=-")
         else:
             found.append(each)
     return found
