@@ -333,7 +333,8 @@ def _import_file(path: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses look their module up by name
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that calls sys.exit is no module
         del sys.modules[name]
-        raise InputError(f"{path}: running it failed: {type(error).__name__}: {error}") from error
+        told = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise InputError(f"{path}: running it failed: {told}") from error
     return module

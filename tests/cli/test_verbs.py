@@ -303,6 +303,21 @@ def test_check(saccade: Saccade, tmp_path: Path) -> None:
     assert "FAIL  gradients are finite: an assertion failed\n" in bare.out
 
 
+def test_code_that_ends_the_process_fails_its_check(saccade: Saccade, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("import sys\nclass A: pass\nsys.exit()\n")
+    said = saccade("check", f"{mine}:A")
+    assert (said.code, said.err) == (2, f"error: {mine}: running it failed: SystemExit\n")
+    mine.write_text(
+        "from saccade.blocks.scores import Dot\n"
+        "class Gone(Dot):\n"
+        "    def prepare(self, memory):\n"
+        "        raise SystemExit\n"
+    )
+    said = saccade("check", f"{mine}:Gone")
+    assert (said.code, "FAIL  keys can be cached: SystemExit" in said.out) == (1, True)
+
+
 def test_check_of_a_task(saccade: Saccade, tmp_path: Path) -> None:
     good = saccade("check", f"{EXAMPLES / 'own_task.py'}:Exact")
     assert (good.code, good.out.count("ok  ")) == (0, 8)

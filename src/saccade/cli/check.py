@@ -71,7 +71,7 @@ def _tested(test: "Check", cls: object) -> tuple[str, str]:
         return "--", f": not checked: {error}"
     except AssertionError as error:
         return "FAIL", f": {str(error) or 'an assertion failed'}"
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         note(traceback.format_exc())
         return "FAIL", f": {type(error).__name__}: {error}"
     return "ok", ""
