@@ -169,8 +169,18 @@ def test_a_prediction_that_is_terminated_leaves_nothing(
         assert child.wait(60) == 143
         child.stdin.close()
         assert child.stderr is not None
-        assert child.stderr.read() == b""
+        assert child.stderr.read() == b"terminated\n"
     assert everything(tmp_path) == {"out.txt": b"old"}
+
+
+def test_a_signal_to_a_users_code_is_not_its_failure(tmp_path: Path) -> None:
+    begin = "import os, signal\ndef end(): os.kill(os.getpid(), signal.SIGTERM)\n"
+    score = "from saccade.blocks.scores import Dot\nclass A(Dot):\n"
+    mine = tmp_path / "mine.py"
+    for text in (f"{begin}end()", f"{begin}{score}    def prepare(self, memory): end()\n"):
+        mine.write_text(text)
+        done = process("check", f"{mine}:A")
+        assert (done.returncode, done.stderr) == (143, b"terminated\n")
 
 
 def test_the_demo_says_truly_what_it_has_seen() -> None:

@@ -29,7 +29,7 @@ from saccade.cli import (
     train,
 )
 from saccade.cli.terminal import close_quietly, note, this_command, utf8_streams
-from saccade.errors import InputError, TrainingError
+from saccade.errors import InputError, Terminated, TrainingError
 from saccade.version import __version__
 
 STARTED_AT = time.monotonic()
@@ -144,7 +144,7 @@ def _cleaned_up() -> Iterator[None]:
         nonlocal ended_at
         if time.monotonic() - ended_at > CLEANING_SECONDS:
             ended_at = time.monotonic()
-            raise SystemExit(TERMINATED)
+            raise Terminated(TERMINATED)
 
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:  # the caller's, then
@@ -153,6 +153,9 @@ def _cleaned_up() -> Iterator[None]:
     signal.signal(signal.SIGTERM, end)
     try:
         yield
+    except Terminated:
+        note("terminated")
+        raise
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 

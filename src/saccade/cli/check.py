@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from saccade.cli.terminal import note, say
-from saccade.errors import InputError
+from saccade.errors import InputError, Terminated
 
 if TYPE_CHECKING:
     from saccade.inspection.score_checks import Check
@@ -71,6 +71,8 @@ def _tested(test: "Check", cls: object) -> tuple[str, str]:
         return "--", f": not checked: {error}"
     except AssertionError as error:
         return "FAIL", f": {str(error) or 'an assertion failed'}"
+    except Terminated:
+        raise
     except (Exception, SystemExit) as error:
         note(traceback.format_exc())
         return "FAIL", f": {type(error).__name__}: {error}"
