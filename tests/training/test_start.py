@@ -221,7 +221,7 @@ def test_what_is_wrong_in_dev_texts_is_told_before_the_tokens_are_stored(
 ) -> None:
     monkeypatch.setattr(Translate, "store", killed)
     (tmp_path / "short").write_text("a\n")
-    with pytest.raises(InputError, match="short has 1 lines"):
+    with pytest.raises(InputError, match="short has 1 line: "):
         train(tiny(files, {"task": {"dev": [files[0], str(tmp_path / "short")]}}), tmp_path / "run")
 
 
