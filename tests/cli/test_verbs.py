@@ -303,6 +303,16 @@ def test_check(saccade: Saccade, tmp_path: Path) -> None:
     assert "FAIL  gradients are finite: an assertion failed\n" in bare.out
 
 
+def test_what_is_no_class_is_called_by_its_name(saccade: Saccade, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("def f(): pass\nx = 5\n")
+    for name, told in {"f": "f", "x": "5"}.items():
+        said = saccade("check", f"{mine}:{name}")
+        assert (said.code, said.err) == (
+            2, f"error: {told} is not a class; name one, as FILE.py:Class\n"
+        )  # fmt: skip
+
+
 def test_code_that_ends_the_process_fails_its_check(saccade: Saccade, tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     mine.write_text("import sys\nclass A: pass\nsys.exit()\n")

@@ -51,7 +51,8 @@ def checks_for(cls: Any) -> tuple[str, Mapping[str, "Check"]]:
         "task": (("prepare", "Config"), TASK_CHECKS),
     }
     if not inspect.isclass(cls):
-        raise InputError(f"{cls!r} is not a class")
+        told = getattr(cls, "__name__", repr(cls))  # of a function without its address
+        raise InputError(f"{told} is not a class; name one, as FILE.py:Class")
     for kind, (methods, checks) in kinds.items():
         if all(hasattr(cls, name) for name in methods):
             return kind, checks
