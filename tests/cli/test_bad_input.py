@@ -78,6 +78,7 @@ BAD_CALLS = {
     "not a number": (["--steps", "many"], ["--steps", "many"]),
     "no config file": (["--config", "no.toml"], ["no.toml"]),
     "both seeds": (["--seed", "1", "--seeds", "1,2"], ["--seed", "--seeds"]),
+    "a seed set": (["--set", "train.seed=9", "--seeds", "1"], ["--set train.seed", "--seeds"]),
     "bad seeds": (["--seeds", "1,x"], ["1,x"]),
     "one column": (["--columns", "a"], ["columns"]),
     "no init": (["--init", "no-run"], ["no-run", "not a saccade run"]),

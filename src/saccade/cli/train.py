@@ -139,8 +139,14 @@ class TrainFlags:
         """The seeds of --seeds; empty when it was not given."""
         if self.seeds is None:
             return []
-        if self.seed is not None:
-            raise InputError("--seed is for one run and --seeds for several: give one of them")
+        from saccade.config import override
+
+        for flag, given in {
+            "--seed": self.seed is not None,
+            "--set train.seed": "seed" in override({}, self.set or ()).get("train", {}),
+        }.items():
+            if given:
+                raise InputError(f"{flag} is for one run and --seeds for several: give one of them")
         try:
             found = [int(word) for word in self.seeds.split(",")]
         except ValueError:
