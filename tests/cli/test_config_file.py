@@ -18,6 +18,11 @@ MISTAKES = {
         TASK.replace("task", "tsak"),
         "unknown section [tsak]; did you mean 'task'?",
     ),
+    "an unknown key": (TASK + "[train]\npeak_rat = 1\n", "unknown key 'train.peak_rat'; did you"),
+    "a wrong type": (TASK + '[train]\nseed = "one"\n', "train.seed = 'one'; expected an integer"),
+    "a wrong value": (TASK + "[train]\nsteps = 0\n", "train: steps is 0, it must be at least 1"),
+    "an unknown model": (TASK + '[model]\nname = "gtp"\n', "unknown model 'gtp'; did you mean"),
+    "code": (TASK + '[model]\nname = "my.py:A"\n', "model 'my.py:A' is a file of code"),
 }
 
 
@@ -27,8 +32,33 @@ def test_a_mistake_names_the_file(saccade: Saccade, tmp_path: Path, kind: str) -
     text, told = MISTAKES[kind]
     config.write_text(text)
     said = saccade("train", "translate", "--config", config, "--out", out)
-    assert (said.code, said.err) == (2, f"error: {config}: {told}\n")
+    told = f"error: {config}: {told}"
+    assert (said.code, said.err[: len(told)]) == (2, told)
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "flags", [["--steps", "0"], ["--set", "train.peak_rat=1"], ["--model", "x"]]
+)
+def test_a_mistake_beside_the_file_is_not_blamed_on_it(
+    saccade: Saccade, tmp_path: Path, flags: list[str]
+) -> None:
+    config = tmp_path / "my.toml"
+    config.write_text(f"{TASK}[train]\nsteps = 5\n")
+    said = saccade("train", "--config", config, *flags, "--out", tmp_path / "run")
+    assert (said.code, str(config) in said.err) == (2, False), said.err
+    config.write_text('[task]\ntrain = ["a", "b"]\n')
+    said = saccade("train", "transalte", "--config", config, "--out", tmp_path / "run")
+    assert said.err.startswith("error: unknown task 'transalte'"), said.err
+
+
+def test_a_mistake_in_a_run_names_its_file(saccade: Saccade, tmp_path: Path) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text(f"format = 1\n{TASK}[train]\nsteps = 0\n")
+    said = saccade("predict", tmp_path, stdin=b"a\n")
+    assert (said.code, said.err[:-1]) == (
+        2, f"error: {config}: train: steps is 0, it must be at least 1"
+    )  # fmt: skip
 
 
 def test_what_is_no_table_is_not_hidden_by_a_flag(

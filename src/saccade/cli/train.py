@@ -113,7 +113,22 @@ class TrainFlags:
         check_sections(config)
         self._refuse_second_preset(named.get("model", {}), config["model"])
         _check_enough(config)
+        if self.config is not None:
+            bare = {"task": {"name": task or "translate", "train": config["task"]["train"]}}
+            told, alone, without = map(self._mistake, (config, merge(bare, named), bare))
+            if told is not None and told == alone != without:  # not by --set or a flag, then
+                raise InputError(f"{self.config}: {told}")
         return config
+
+    def _mistake(self, config: Mapping[str, Any]) -> str | None:
+        """What is wrong with a config, if anything is."""
+        from saccade.training.settings import resolve
+
+        try:
+            resolve(config, allow_code=self.allow_code)
+        except InputError as error:
+            return str(error)
+        return None
 
     @contextmanager
     def _named_file(self) -> Iterator[None]:
