@@ -58,7 +58,7 @@ class TextReport:
     def summary(self) -> str:
         """One line for the terminal; empty when nothing was odd."""
         says = {name: f.metadata.get("say") for name, f in type(self).__dataclass_fields__.items()}
-        odd = {says[name]: count for name, count in asdict(self).items() if says[name] and count}
+        odd = {say: count for name, count in asdict(self).items() if count and (say := says[name])}
         return ", ".join(f"{n:,} {say.format(s='s' * (n != 1))}" for say, n in odd.items())
 
 
