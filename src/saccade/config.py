@@ -17,7 +17,7 @@ from pathlib import Path, PurePath
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 
-from saccade.errors import InputError, nearest
+from saccade.errors import InputError, Terminated, nearest
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -333,7 +333,10 @@ def _import_file(path: Path) -> ModuleType:
     sys.modules[name] = module  # dataclasses look their module up by name
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a script that calls sys.exit is no module
         del sys.modules[name]
-        raise InputError(f"{path}: running it failed: {type(error).__name__}: {error}") from error
+        if isinstance(error, Terminated):
+            raise
+        told = f"{type(error).__name__}: {error}".removesuffix(": ")
+        raise InputError(f"{path}: running it failed: {told}") from error
     return module

@@ -14,6 +14,10 @@ class TrainingError(RuntimeError):
     """The work itself failed (exit code 1); what was saved before is intact."""
 
 
+class Terminated(SystemExit):
+    """SIGTERM came while there was nothing to save; unlike another SystemExit, no code's doing."""
+
+
 def nearest(name: str, known: Iterable[str], prefix: str = "") -> str:
     """The end of an error message: the known name nearest to `name`, or all of them."""
     known = list(known)

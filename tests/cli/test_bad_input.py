@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli.conftest import Said, train_arguments
 
-from saccade.cli import evaluate
+from saccade.cli import VERBS, app, evaluate
 from saccade.cli.evaluate import LONGEST_NAME
 from saccade.training.run import Run
 
@@ -78,6 +78,7 @@ BAD_CALLS = {
     "not a number": (["--steps", "many"], ["--steps", "many"]),
     "no config file": (["--config", "no.toml"], ["no.toml"]),
     "both seeds": (["--seed", "1", "--seeds", "1,2"], ["--seed", "--seeds"]),
+    "a seed set": (["--set", "train.seed=9", "--seeds", "1"], ["--set train.seed", "--seeds"]),
     "bad seeds": (["--seeds", "1,x"], ["1,x"]),
     "one column": (["--columns", "a"], ["columns"]),
     "no init": (["--init", "no-run"], ["no-run", "not a saccade run"]),
@@ -108,6 +109,34 @@ def test_what_is_missing_is_named(saccade: Saccade, tmp_path: Path) -> None:
     refused(saccade("check", "nothing"), "FILE.py:Class")
 
 
+def test_no_number_is_rounded(saccade: Saccade) -> None:
+    whole = [
+        (verb, flag.name)
+        for verb in VERBS
+        for flag in app[verb].assemble_argument_collection()
+        if flag.hint in (int, int | None)
+    ]
+    assert {("train", "--steps"), ("eval", "--beam"), ("serve", "--port")} <= set(whole)
+    words = {"train": ["--out", "x"], "eval": ["a", "--data", "x"], "explain": ["a", "b"]}
+    for verb, name in whole:
+        for value in ("1.5", "2.0", "many"):
+            said = saccade(verb, *words.get(verb, ["a"]), f"{name}={value}")
+            refused(said, f"{name}: {value!r}; expected a whole number")
+
+
+def test_flags_of_files_name_some(
+    saccade: Saccade, corpus: Path, run_folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    files = ["--train", corpus / "train.en", corpus / "train.de"]
+    train = ["train", "translate", "--out", out, "--steps", "1"]
+    refused(saccade("eval", run_folder, "--data"), "--data names no file: give the data set")
+    refused(saccade(*train, *files, "--dev"), "--dev (task.dev) names no file")
+    refused(saccade(*train, *files, "--set", "task.dev=[]"), "--dev (task.dev) names no file")
+    refused(saccade(*train, "--train"), "no training data: give --train FILE FILE")
+    assert not out.exists()
+
+
 def test_an_out_folder_that_is_taken(
     saccade: Saccade, corpus: Path, run_folder: Path, tmp_path: Path
 ) -> None:
@@ -132,8 +161,10 @@ def test_two_results_are_not_written_into_one_file(
 ) -> None:
     file = tmp_path / "x.txt"
     call = ["predict", run_folder, "--output", file, "--alignments", tmp_path / "." / "x.txt"]
-    refused(saccade(*call, stdin=b"a\n"), "name two files")
+    refused(saccade(*call, stdin=b"a\n"), f"both {file}: name a file for one of them")
     assert not file.exists()
+    call = ["predict", run_folder, "--alignments", "-"]
+    refused(saccade(*call, stdin=b"a\n"), "both standard output: name a file for one of them")
 
 
 def test_predict_refuses(saccade: Saccade, run_folder: Path, tmp_path: Path) -> None:

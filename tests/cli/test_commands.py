@@ -138,6 +138,13 @@ def test_streams_that_are_closed(run_folder: Path) -> None:
         assert b"Traceback" not in done.stderr
 
 
+def test_a_pipe_may_be_named_as_a_file(run_folder: Path) -> None:
+    done = process(
+        "predict", run_folder, "--beam", "1", "--output", "/dev/stdout", stdin=b"the cat\na dog\n"
+    )
+    assert (done.returncode, done.stdout.count(b"\n")) == (0, 2), done.stderr.decode()
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_a_prediction_that_is_terminated_leaves_nothing(
     run_folder: Path, tmp_path: Path, workers: str
@@ -162,8 +169,18 @@ def test_a_prediction_that_is_terminated_leaves_nothing(
         assert child.wait(60) == 143
         child.stdin.close()
         assert child.stderr is not None
-        assert child.stderr.read() == b""
+        assert child.stderr.read() == b"terminated\n"
     assert everything(tmp_path) == {"out.txt": b"old"}
+
+
+def test_a_signal_to_a_users_code_is_not_its_failure(tmp_path: Path) -> None:
+    begin = "import os, signal\ndef end(): os.kill(os.getpid(), signal.SIGTERM)\n"
+    score = "from saccade.blocks.scores import Dot\nclass A(Dot):\n"
+    mine = tmp_path / "mine.py"
+    for text in (f"{begin}end()", f"{begin}{score}    def prepare(self, memory): end()\n"):
+        mine.write_text(text)
+        done = process("check", f"{mine}:A")
+        assert (done.returncode, done.stderr) == (143, b"terminated\n")
 
 
 def test_the_demo_says_truly_what_it_has_seen() -> None:
@@ -198,9 +215,44 @@ def test_demo(tmp_path: Path) -> None:
 def test_the_demo_removes_nothing_that_it_did_not_make(tmp_path: Path) -> None:
     (tmp_path / ".saccade-demo").touch()
     (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match=r"holds what no demo made: notes\.txt; move it"):
-        demo._make_room(tmp_path)
+    with (
+        pytest.raises(InputError, match=r"holds what no demo made: notes\.txt; move it"),
+        demo._room(tmp_path),
+    ):
+        pass
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("out", [".", "link"])
+def test_the_demo_keeps_the_folder_of_an_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, out: str
+) -> None:
+    """It may be the current one, or what a link leads to: neither can be replaced."""
+    folder = tmp_path / "demo"
+    (folder / "run").mkdir(parents=True)
+    for name in (".saccade-demo", "alignment.png", "run/old"):
+        (folder / name).touch()
+    (tmp_path / "link").symlink_to(folder)
+    monkeypatch.chdir(folder if out == "." else tmp_path)
+    with demo._room(Path(out)):
+        assert everything(folder) == {".gitignore": b"*\n", ".saccade-demo": b""}
+    assert (tmp_path / "link").is_symlink()
+
+
+@pytest.mark.parametrize("busy", ["demo", "demo/run"])
+def test_a_demo_leaves_one_that_is_still_at_work_alone(tmp_path: Path, busy: str) -> None:
+    """Whether it trains, scores or draws, or somebody goes on with its run."""
+    folder = tmp_path / "demo"
+    (folder / "run").mkdir(parents=True)
+    for name in (".saccade-demo", "run/precious"):
+        (folder / name).touch()
+    with Run(tmp_path / busy).locked():
+        done = process("demo", "--quick", "--out", folder)
+    told = f"error: {tmp_path / busy}: another process is training this run\n"
+    assert (done.returncode, done.stderr.decode()) == (2, told)
+    assert everything(folder) == {".saccade-demo": b"", "run/precious": b""}
+    with demo._room(folder), pytest.raises(InputError, match="another process"):
+        demo._room(folder).__enter__()
 
 
 @pytest.mark.parametrize("there", [True, False])

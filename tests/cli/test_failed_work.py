@@ -103,6 +103,6 @@ def test_predict_ends_with_what_was_odd_about_its_input(
     said = saccade("predict", run_folder, "--beam", "1", "--input", odd)
     assert said.code == 0
     assert said.err.startswith(
-        f"warning: {odd}: 1 byte order marks stripped, 3 lines ending in CR LF, 1 lines with "
-        "control characters (kept), 1 lines with Unicode separators (kept)\n"
+        f"warning: {odd}: 1 byte order mark stripped, 3 lines ending in CR LF, 1 line with "
+        "control characters (kept), 1 line with Unicode separators (kept)\n"
     )

@@ -116,8 +116,21 @@ def test_a_dash_is_standard_input(saccade: Saccade, run_folder: Path) -> None:
     for flags in (["--input", "-"], ["--input=-"]):
         assert saccade("predict", run_folder, *flags, "--beam", "1", stdin=ODD) == wanted
     assert saccade("predict", run_folder, "--input", "--json", stdin=ODD).code == 2
-    unread = saccade("eval", run_folder, "--data", "-")
-    assert "Unknown option" not in unread.err
+
+
+def test_a_dash_is_standard_output(
+    saccade: Saccade, run_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    call = ["predict", run_folder, "--beam", "1"]
+    plain = saccade(*call, "--alignments", "links", stdin=b"the cat\n")
+    dashed = saccade(*call, "--output", "-", "--alignments", "links", stdin=b"the cat\n")
+    assert (dashed.code, dashed.out) == (0, plain.out)
+    links = saccade(*call, "--output", "texts", "--alignments", "-", stdin=b"the cat\n")
+    assert (links.code, links.out) == (0, Path("links").read_text())
+    assert {path.name for path in tmp_path.iterdir()} == {"links", "texts"}
+    assert saccade(*call, "--output", "./-", stdin=b"the cat\n").out == ""
+    assert Path("./-").read_text() == plain.out, "a file of that name is written with its folder"
 
 
 def test_output_replaces_files_alone(saccade: Saccade, run_folder: Path, tmp_path: Path) -> None:
@@ -144,6 +157,18 @@ def test_output_replaces_files_alone(saccade: Saccade, run_folder: Path, tmp_pat
     assert pipe.is_fifo()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "pipe", "there"]
     assert list((tmp_path / "there").iterdir()) == [file]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o444, 0o777])
+def test_output_keeps_who_may_read_a_file(
+    saccade: Saccade, run_folder: Path, tmp_path: Path, mode: int
+) -> None:
+    file = tmp_path / "texts"
+    file.touch()
+    file.chmod(mode)
+    said = saccade("predict", run_folder, "--beam", "1", "--output", file, stdin=b"the cat\n")
+    assert (said.code, file.stat().st_mode & 0o777) == (0, mode), said.err
+    assert file.read_text() != ""
 
 
 def test_what_fails_beside_the_output_is_not_blamed_on_it(

@@ -122,9 +122,6 @@ def test_precedence(tmp_path: Path) -> None:
     assert settings.model["dim"] == 32  # file over preset
     assert settings.model["heads"] == 1  # --set over file
     assert settings.train.seed == 3  # flag over --set
-    config.write_text(config.read_text() + 'preset = "base"\n')
-    with pytest.raises(InputError, match=r"--preset small, but .* says preset = 'base'"):
-        flags.tables(None)
 
 
 def test_steps_and_minutes_are_both_told(saccade: Saccade, corpus: Path, tmp_path: Path) -> None:
@@ -184,6 +181,20 @@ def test_eval(saccade: Saccade, run_folder: Path, corpus: Path) -> None:
     assert (kept["decoding"]["beam"], again["decoding"]["beam"]) == (1, DecodeOptions().beam)
     assert again["decoding"]["length_penalty"] == DecodeOptions().length_penalty
     assert again["decoding"]["precision"] == "float32"
+
+
+def test_eval_reads_either_side_from_standard_input(
+    saccade: Saccade, run_folder: Path, corpus: Path
+) -> None:
+    sides = [corpus / "dev.en", corpus / "dev.de"]
+    call = ["eval", run_folder, "--beam", "1", "--json", "--name", "dashed", "--data"]
+    wanted = json.loads(saccade(*call, *sides).out)["metrics"]
+    for place in (0, 1):
+        dashed: list[object] = [*sides]
+        dashed[place] = "-"
+        said = saccade(*call, *dashed, stdin=sides[place].read_bytes())
+        assert said.code == 0, said.err
+        assert json.loads(said.out)["metrics"] == wanted
 
 
 def test_scores_of_other_data_are_not_replaced_without_a_word(
@@ -290,6 +301,31 @@ def test_check(saccade: Saccade, tmp_path: Path) -> None:
     bare = saccade("check", f"{mine}:Bare")
     assert (bare.code, bare.out.count("ok  ")) == (1, 4)
     assert "FAIL  gradients are finite: an assertion failed\n" in bare.out
+
+
+def test_what_is_no_class_is_called_by_its_name(saccade: Saccade, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("def f(): pass\nx = 5\n")
+    for name, told in {"f": "f", "x": "5"}.items():
+        said = saccade("check", f"{mine}:{name}")
+        assert (said.code, said.err) == (
+            2, f"error: {told} is not a class; name one, as FILE.py:Class\n"
+        )  # fmt: skip
+
+
+def test_code_that_ends_the_process_fails_its_check(saccade: Saccade, tmp_path: Path) -> None:
+    mine = tmp_path / "mine.py"
+    mine.write_text("import sys\nclass A: pass\nsys.exit()\n")
+    said = saccade("check", f"{mine}:A")
+    assert (said.code, said.err) == (2, f"error: {mine}: running it failed: SystemExit\n")
+    mine.write_text(
+        "from saccade.blocks.scores import Dot\n"
+        "class Gone(Dot):\n"
+        "    def prepare(self, memory):\n"
+        "        raise SystemExit\n"
+    )
+    said = saccade("check", f"{mine}:Gone")
+    assert (said.code, "FAIL  keys can be cached: SystemExit" in said.out) == (1, True)
 
 
 def test_check_of_a_task(saccade: Saccade, tmp_path: Path) -> None:

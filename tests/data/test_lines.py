@@ -45,6 +45,10 @@ def test_a_trailing_newline_gives_no_extra_line_and_blank_lines_count(write):
     assert report_of(write("e", "x\r"))[0] == ["x\r"], "a return alone ends nothing"
     assert report_of(write("d", "")) == ([], TextReport())
     assert TextReport(lines=7).summary() == ""
+    assert TextReport(crlf=1, empty=2).summary() == "1 line ending in CR LF, 2 blank lines"
+    assert (
+        TextReport(bom=2, dropped=1).summary().endswith("1 pair dropped (a side blank or skipped)")
+    )
 
 
 def test_a_byte_order_mark_is_stripped_once(write):

@@ -193,8 +193,8 @@ def test_odd_lines_are_counted_and_told(tmp_path: Path, model: Model, tokenizer:
     kind = tokenizer if tokenizer == "characters" else str(model.run.path)
     _, warnings = train(override(tiny(odd), [f"task.tokenizer={kind}"]), tmp_path / "run")
     said = "\n".join(warnings)
-    assert "1 pairs dropped" in said
-    assert "1 lines with control characters" in said
+    assert "1 pair dropped" in said
+    assert "1 line with control characters" in said
     assert "of 42 pairs, dropped: 1 longer than task.max_length (" in said
 
 

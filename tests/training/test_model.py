@@ -189,7 +189,7 @@ def test_what_is_odd_about_the_data_is_told_with_the_score(model: Model, tmp_pat
     assert found.counts == {"examples": 2}
     (told,) = found.warnings
     assert "3 lines ending in CR LF" in told
-    assert "1 pairs dropped" in told
+    assert "1 pair dropped" in told
 
 
 def test_dropout_is_off(model: Model, run: Run) -> None:

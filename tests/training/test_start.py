@@ -221,7 +221,7 @@ def test_what_is_wrong_in_dev_texts_is_told_before_the_tokens_are_stored(
 ) -> None:
     monkeypatch.setattr(Translate, "store", killed)
     (tmp_path / "short").write_text("a\n")
-    with pytest.raises(InputError, match="short has 1 lines"):
+    with pytest.raises(InputError, match="short has 1 line: "):
         train(tiny(files, {"task": {"dev": [files[0], str(tmp_path / "short")]}}), tmp_path / "run")
 
 
@@ -356,6 +356,18 @@ def test_the_folder_of_several_seeds_is_theirs_alone(tmp_path: Path, files: list
     train_seeds(config, tmp_path / "seeds", [1])
     (tmp_path / "seeds" / "charts").mkdir()  # as of any run, what was laid beside may stay
     assert len(train_seeds(config, tmp_path / "seeds", [2])) == 1
+
+
+def test_a_seed_that_is_there_is_refused_before_any_is_trained(
+    tmp_path: Path, files: list[str]
+) -> None:
+    config = override(tiny(files), ["train.steps=1"])
+    train_seeds(config, tmp_path, [1])
+    with pytest.raises(InputError, match="seed-1 holds a run already; add --resume"):
+        train_seeds(config, tmp_path, [9, 1])
+    assert [path.name for path in tmp_path.iterdir()] == ["seed-1"]
+    runs = train_seeds(config, tmp_path, [9, 1], Start(resume=True))
+    assert [run.path.name for run in runs] == ["seed-9", "seed-1"]
 
 
 def test_mean_and_spread() -> None:

@@ -29,7 +29,7 @@ from saccade.cli import (
     train,
 )
 from saccade.cli.terminal import close_quietly, note, this_command, utf8_streams
-from saccade.errors import InputError, TrainingError
+from saccade.errors import InputError, Terminated, TrainingError
 from saccade.version import __version__
 
 STARTED_AT = time.monotonic()
@@ -39,6 +39,7 @@ WRONG_PLACE = {  # what the system says of a path that cannot be meant; all else
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOENT, errno.EEXIST, errno.ENOTDIR,
     errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP,
 }  # fmt: skip
+OF_FILES = ("--data", "--dev", "--train")  # flags that several words may follow
 
 app = App(
     name="saccade",
@@ -143,7 +144,7 @@ def _cleaned_up() -> Iterator[None]:
         nonlocal ended_at
         if time.monotonic() - ended_at > CLEANING_SECONDS:
             ended_at = time.monotonic()
-            raise SystemExit(TERMINATED)
+            raise Terminated(TERMINATED)
 
     ours = threading.current_thread() is threading.main_thread()
     if not ours or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:  # the caller's, then
@@ -152,6 +153,9 @@ def _cleaned_up() -> Iterator[None]:
     signal.signal(signal.SIGTERM, end)
     try:
         yield
+    except Terminated:
+        note("terminated")
+        raise
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
@@ -167,9 +171,14 @@ def must(*arguments: object) -> None:
 def _with_dashes(arguments: Sequence[str]) -> list[str]:
     """`--input -` as `--input=-`: alone, a dash would be taken for a flag without a name."""
     found: list[str] = []
+    flag = ""  # the latest
     for each in arguments:
-        if each == "-" and found and found[-1].startswith("--") and "=" not in found[-1]:
+        if each.startswith("--"):
+            flag = each.partition("=")[0]
+        if each == "-" and flag and found[-1] == flag:
             found[-1] += "=-"
+        elif each == "-" and flag in OF_FILES:
+            found.append(f"{flag}=-")
         else:
             found.append(each)
     return found

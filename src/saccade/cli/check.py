@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from saccade.cli.terminal import note, say
-from saccade.errors import InputError
+from saccade.errors import InputError, Terminated
 
 if TYPE_CHECKING:
     from saccade.inspection.score_checks import Check
@@ -51,7 +51,8 @@ def checks_for(cls: Any) -> tuple[str, Mapping[str, "Check"]]:
         "task": (("prepare", "Config"), TASK_CHECKS),
     }
     if not inspect.isclass(cls):
-        raise InputError(f"{cls!r} is not a class")
+        told = getattr(cls, "__name__", repr(cls))  # of a function without its address
+        raise InputError(f"{told} is not a class; name one, as FILE.py:Class")
     for kind, (methods, checks) in kinds.items():
         if all(hasattr(cls, name) for name in methods):
             return kind, checks
@@ -71,7 +72,9 @@ def _tested(test: "Check", cls: object) -> tuple[str, str]:
         return "--", f": not checked: {error}"
     except AssertionError as error:
         return "FAIL", f": {str(error) or 'an assertion failed'}"
-    except Exception as error:
+    except Terminated:
+        raise
+    except (Exception, SystemExit) as error:
         note(traceback.format_exc())
         return "FAIL", f": {type(error).__name__}: {error}"
     return "ok", ""

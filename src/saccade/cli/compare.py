@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from saccade.cli.flags import Switch
+from saccade.cli.flags import Switch, Whole
 from saccade.cli.progress import clock
 from saccade.cli.terminal import console, note, say, warn
 
@@ -32,11 +32,11 @@ class CompareFlags:
     """Folder for charts (PNG and SVG): overview, learning curves, quality by length."""
     json: Switch = False
     """Print one object with all numbers."""
-    buckets: int | None = None
+    buckets: Whole | None = None
     """Parts of about equal size that the data is cut into by length. [default: 4]"""
-    rounds: int | None = None
+    rounds: Whole | None = None
     """Samples of the paired bootstrap. [default: 1000]"""
-    seed: int | None = None
+    seed: Whole | None = None
     """What the samples are a function of. [default: 1]"""
 
     def given(self) -> dict[str, int]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from cyclopts import Parameter
 
-from saccade.cli.flags import ENGINE, SEARCH, Switch
+from saccade.cli.flags import ENGINE, SEARCH, Switch, Whole
 
 if TYPE_CHECKING:
     from saccade.decoding.options import DecodeOptions
@@ -21,21 +21,21 @@ MANY = 200  # texts from which on starting workers takes less time than it saves
 class SearchFlags:
     """How to search; unset means the default."""
 
-    beam: int | None = None
+    beam: Whole | None = None
     """Paths kept; 1 is greedy search. [default: 5; generate draws]"""
-    choices: int | None = None
+    choices: Whole | None = None
     """Tokens each path considers; as many as paths when unset."""
     length_penalty: float | None = None
     """GNMT's: the score is divided by ((5 + length) / 6) to this power. [default: 1.5]"""
     max_ratio: float | None = None
     """The output may have so many times the tokens of the input ... [default: 2]"""
-    max_extra: int | None = None
+    max_extra: Whole | None = None
     """... and so many more. [default: 10]"""
-    length: int | None = None
+    length: Whole | None = None
     """Longest output in tokens, over the two above. [default of generate: 200]"""
-    min_length: int | None = None
+    min_length: Whole | None = None
     """Shortest output in tokens."""
-    no_repeat_ngram: int | None = None
+    no_repeat_ngram: Whole | None = None
     """Say no sequence of so many tokens twice."""
 
     def given(self) -> dict[str, Any]:
@@ -58,7 +58,7 @@ class SearchFlags:
 class EngineFlags:
     """How to run the model."""
 
-    workers: int | None = None
+    workers: Whole | None = None
     """Processes of one thread; unset: one a core when there is much to do."""
     precision: Literal["float32", "int8"] = "float32"
     """int8: faster, a little less exact, and a text may depend a little on its batch."""

@@ -2,6 +2,8 @@
 
 import math
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -52,14 +54,18 @@ class DemoFlags:
 
 def demo(*, flags: DemoFlags = DemoFlags()) -> int | None:
     """Train a French-English translator on the built-in corpus, score it, look inside it."""
+    if not 0 < flags.minutes < math.inf:
+        raise InputError(f"--minutes {flags.minutes:g}: it must be a number above 0")
+    with _room(flags.out):
+        return _shown(flags)
+
+
+def _shown(flags: DemoFlags) -> int | None:
     from saccade.cli.train import called_with
     from saccade.training.model import load
     from saccade.training.signals import Interrupted
 
-    if not 0 < flags.minutes < math.inf:
-        raise InputError(f"--minutes {flags.minutes:g}: it must be a number above 0")
     page = console()
-    _make_room(flags.out)
     page.print("[bold]saccade demo[/]: learning French → English from the built-in corpus")
     page.print(f"[dim]{_plan(flags)}[/]\n")
     try:
@@ -77,8 +83,11 @@ def demo(*, flags: DemoFlags = DemoFlags()) -> int | None:
     return None
 
 
-def _make_room(out: Path) -> None:
-    """A fresh folder; of what is there only a demo's own is ever removed."""
+@contextmanager
+def _room(out: Path) -> Iterator[None]:
+    """Inside, the folder is this demo's; of what was there only a demo's own is ever removed."""
+    from saccade.training.run import Run
+
     if out.exists():
         if not out.is_dir() or (any(out.iterdir()) and not (out / MARK).is_file()):
             raise InputError(f"{out} is there and no demo made it; choose another --out")
@@ -87,10 +96,20 @@ def _make_room(out: Path) -> None:
                 f"{out} holds what no demo made: {', '.join(others)}; move it, or choose "
                 "another --out"
             )
-        shutil.rmtree(out)
-    out.mkdir(parents=True)
-    (out / MARK).touch()
-    (out / ".gitignore").write_text("*\n")
+    with Run(out).locked():  # to the end: scores and pictures are still to come after the training
+        (out / MARK).touch()
+        with Run(out / "run").locked():  # an earlier demo's run may be trained on
+            for name in MADE - {MARK}:  # the folder stays: it may be the current one, or a link
+                _remove(out / name)
+        (out / ".gitignore").write_text("*\n")
+        yield
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _plan(flags: DemoFlags) -> str:

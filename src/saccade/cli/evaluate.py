@@ -46,6 +46,8 @@ class EvalFlags:
 
     def kept_as(self) -> str:
         """The name to keep the scores under."""
+        if not self.data:
+            raise InputError("--data names no file: give the data set, such as --data FILE FILE")
         name = self.name or data_name(self.data)
         if not re.fullmatch(r"[\w][\w.+-]*", name):
             raise InputError(f"--name {name!r}: letters, digits and . _ + - only")

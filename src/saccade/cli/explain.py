@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cyclopts import Parameter
 
-from saccade.cli.flags import Switch
+from saccade.cli.flags import Switch, Whole
 from saccade.cli.terminal import say
 
 
@@ -17,7 +17,7 @@ class Place:
 
     layer: str | None = None
     """An attention by name; unset: the last that looks from output to input."""
-    head: int = 0
+    head: Whole = 0
     """Counted from 0."""
     token: str = "0"  # noqa: S105  not a password
     """Its text, or its place from 0 in the output (encoder: input; generate: all but the 1st)."""

@@ -1,8 +1,9 @@
 """What the flags of several verbs share."""
 
+from collections.abc import Sequence
 from typing import Annotated
 
-from cyclopts import Group, Parameter
+from cyclopts import Group, Parameter, Token
 
 from saccade.errors import InputError
 
@@ -22,6 +23,18 @@ DATA, MODEL, BUDGET, BEGIN, MACHINE = (  # of training
 )
 
 Switch = Annotated[bool, Parameter(negative=(), show_default=False)]
+
+
+def _whole(_: object, tokens: Sequence[Token]) -> int:
+    """Cyclopts itself would round: 1.5 to 2."""
+    text = tokens[-1].value
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r}; expected a whole number") from None
+
+
+Whole = Annotated[int, Parameter(converter=_whole)]
 
 
 def named_columns(text: str | None) -> tuple[str, ...] | None:

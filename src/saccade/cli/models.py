@@ -7,6 +7,7 @@ import tokenize
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
+from saccade.cli.progress import in_millions
 from saccade.cli.terminal import say
 from saccade.errors import InputError, nearest
 
@@ -45,7 +46,7 @@ def _show(name: str, cls: Any) -> None:
     for preset, tables in cls.PRESETS.items():
         values = [each for table in tables.values() for each in _values(table)]
         mark = " (default)" if preset == cls.default_preset else ""
-        size = f"{parameters(cls, tables['model']) / 1e6:.1f} M"
+        size = in_millions(parameters(cls, tables["model"]))
         say(f"  {preset}{mark}: {size}; {', '.join(values)}")
     say_settings("model", cls.Config)
     task, preset = TASKS[cls.tasks[0]], cls.PRESETS[cls.default_preset]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from cyclopts import Parameter
 
 from saccade.cli.alignments import ReadingFlags
 from saccade.cli.decode import EngineFlags, SearchFlags
-from saccade.cli.flags import DRAWS, LINES, SEARCH, Switch
+from saccade.cli.flags import DRAWS, LINES, SEARCH, Switch, Whole
 from saccade.cli.terminal import warn
 from saccade.errors import InputError
 
@@ -34,17 +35,17 @@ BLOCK = 1024  # lines read at a time
 class PredictFlags(SearchFlags):
     """How to search or draw; unset means the default."""
 
-    nbest: int | None = None
+    nbest: Whole | None = None
     """Print so many hypotheses a line, best first, as `line ||| text ||| score` (lines from 0)."""
     sample: Annotated[Switch, Parameter(group=DRAWS)] = False
     """Draw each token instead of searching for the most probable output."""
     temperature: Annotated[float | None, Parameter(group=DRAWS)] = None
     """Of --sample: below 1 safer, above 1 more varied. [default: 1]"""
-    top_k: Annotated[int | None, Parameter(group=DRAWS)] = None
+    top_k: Annotated[Whole | None, Parameter(group=DRAWS)] = None
     """Of --sample: draw from the k most probable tokens."""
     top_p: Annotated[float | None, Parameter(group=DRAWS)] = None
     """Of --sample: draw from the most probable tokens that together have probability p."""
-    seed: Annotated[int | None, Parameter(group=DRAWS)] = None
+    seed: Annotated[Whole | None, Parameter(group=DRAWS)] = None
     """Of --sample: the same seed draws the same. [default: 1]"""
     repetition_penalty: Annotated[float | None, Parameter(group=DRAWS)] = None
     """Above 1, what was said before is chosen less. Only with one path: drawn, or --beam 1."""
@@ -71,9 +72,9 @@ class Places:
 
     input: str = "-"
     """A file of lines, .gz too; - is standard input."""
-    output: Path | None = None
-    """A file, which appears whole when all is done; standard output when unset."""
-    alignments: Path | None = None
+    output: str = "-"
+    """A file, which appears whole when all is done; - is standard output."""
+    alignments: str | None = None
     """Write what each word looked at, as Pharaoh lines (0-0 1-2); words are what spaces part."""
     json: Switch = False
     """One object a line: text, score, tokens and more."""
@@ -112,8 +113,9 @@ def predict(
 
     if places.alignments is None:
         reading.refuse_idle()
-    elif places.output is not None and places.output.resolve() == places.alignments.resolve():
-        raise InputError(f"--output and --alignments are both {places.output}: name two files")
+    elif _place(places.output) == _place(places.alignments):
+        both = "standard output" if places.output == "-" else places.output
+        raise InputError(f"--output and --alignments are both {both}: name a file for one of them")
     model = load(run, allow_code=engine.allow_code, precision=engine.precision)
     options = decoding.options(model.task.options)
     if places.unescape:
@@ -238,28 +240,35 @@ def _one_line(text: str) -> str:
     return text.replace("\n", "\\n") + "\n"
 
 
+def _place(name: str) -> Path | None:
+    """Of a file; None is standard output."""
+    return None if name == "-" else Path(name).resolve()  # what a link leads to: it stays one
+
+
 @contextmanager
-def _written(path: Path | None) -> Iterator[TextIO]:
+def _written(name: str) -> Iterator[TextIO]:
     """A file that appears whole at the end, or standard output."""
-    if path is None:
+    place, path = _place(name), Path(name)
+    if place is None:
         yield sys.stdout
         return
     if path.exists() and not path.is_file():  # a pipe or a device: nothing to put in its place
-        with _opened(path, path) as file:
+        with _opened(path, name) as file:  # a link to a pipe, as /dev/fd/63, resolves to no file
             yield file
         return
-    place = path.resolve()  # a link stays one
     fresh = place.with_name(f".{place.name}.{os.getpid()}.tmp")
-    file = _opened(fresh, path)
+    file = _opened(fresh, name)
     try:
         with file:
+            if place.exists():  # at once: what others may not read, they may not read half-written
+                shutil.copymode(place, fresh)
             yield file
         fresh.replace(place)
     finally:
         fresh.unlink(missing_ok=True)
 
 
-def _opened(place: Path, named: Path) -> TextIO:
+def _opened(place: Path, named: str) -> TextIO:
     try:
         return place.open("w", encoding="utf-8", newline="\n", errors="replace")
     except OSError as error:

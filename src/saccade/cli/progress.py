@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LOG_SECONDS = 10.0  # between two lines where there is no terminal
 BAR_SECONDS = 0.2  # between two looks of the bar
+MILLIONS = 100_000  # parameters from which on they are told in millions
 RECENT = 50  # updates the speed is measured over
 
 
@@ -223,7 +224,12 @@ def _size(trainer: "Trainer") -> str:
     name = f"{settings.model_name} {settings.preset}"
     if not parameters:
         return f"{name}, which counts: one step"
-    return f"{name}, {parameters / 1e6:.1f} M parameters, {budget}, {side}"
+    return f"{name}, {in_millions(parameters)} parameters, {budget}, {side}"
+
+
+def in_millions(count: int) -> str:
+    """48,123,456 is 48.1 M; what would be 0.0 M is told in full."""
+    return f"{count / 1e6:.1f} M" if count >= MILLIONS else f"{count:,}"
 
 
 def _scores(evaluation: "Evaluation") -> str:

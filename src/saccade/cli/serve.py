@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from saccade.cli.flags import Switch
+from saccade.cli.flags import Switch, Whole
 from saccade.cli.terminal import note, say
 from saccade.errors import InputError, install
 
@@ -19,11 +19,11 @@ class ServeFlags:
 
     host: str = "127.0.0.1"
     """The address to listen at; the default is reached from this machine only."""
-    port: int = 8080
+    port: Whole = 8080
     """0 takes any free port."""
     allow_host: Annotated[list[str], Parameter(consume_multiple=True, negative=())] | None = None
     """Names in an address that are answered too, besides localhost and numbers."""
-    threads: int = 1
+    threads: Whole = 1
     """Threads that work on one request; one is fastest for small models."""
     allow_code: Switch = False
     """Run a model or task that is somebody's own file."""

@@ -1,7 +1,7 @@
 """saccade train: from files to a run."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from saccade.cli.flags import BEGIN, BUDGET, DATA, MACHINE, MODEL, Switch, named_columns
+from saccade.cli.flags import BEGIN, BUDGET, DATA, MACHINE, MODEL, Switch, Whole, named_columns
 from saccade.cli.terminal import note, say, this_command
 from saccade.errors import InputError
 
@@ -51,11 +51,11 @@ class TrainFlags:
     """section.key=value, over the file; may be repeated."""
     allow_code: Annotated[Switch, Parameter(group=MODEL)] = False
     """Run a model or task that is your own file."""
-    steps: Annotated[int | None, Parameter(group=BUDGET)] = None
+    steps: Annotated[Whole | None, Parameter(group=BUDGET)] = None
     """Stop after so many updates."""
     minutes: Annotated[float | None, Parameter(group=BUDGET)] = None
     """Stop after so much time, all included; the rate falls to its end there. [default: 15]"""
-    seed: Annotated[int | None, Parameter(group=BUDGET)] = None
+    seed: Annotated[Whole | None, Parameter(group=BUDGET)] = None
     """Of everything random: the same seed gives the same run. [default: 1]"""
     seeds: Annotated[str | None, Parameter(group=BUDGET)] = None
     """Several seeds, such as 1,2,3: a run each in OUT/seed-N, with mean and spread."""
@@ -65,7 +65,7 @@ class TrainFlags:
     """Continue what is in OUT, or start when nothing is there."""
     accept_changes: Annotated[Switch, Parameter(group=BEGIN)] = False
     """Resume although the config or the data changed."""
-    processes: Annotated[int | None, Parameter(group=MACHINE)] = None
+    processes: Annotated[Whole | None, Parameter(group=MACHINE)] = None
     """Processes that share each batch; unset: as many as pay."""
     device: Annotated[str | None, Parameter(group=MACHINE)] = None
     """auto, cpu, cuda or mps. [default: auto]"""
@@ -103,29 +103,65 @@ class TrainFlags:
     def tables(self, task: str | None, base: Mapping[str, Any] = {}) -> dict[str, Any]:
         """File or `base`, then --set, then flags; `resolve` fills in defaults and the preset."""
         from saccade.config import merge, override, read_toml
+        from saccade.training.settings import check_sections
 
         file = base if self.config is None else read_toml(self.config)
         named = {key: {"name": v} if isinstance(v, str) else v for key, v in file.items()}
-        self._refuse_second_preset(named.get("model"))
+        with self._named_file():
+            check_sections(named)  # before flags are laid over it, and hide what is no table
         config = merge(override(named, self.set or ()), self.layer(task))
+        check_sections(config)
+        self._refuse_second_preset(named.get("model", {}), config["model"])
         _check_enough(config)
+        if self.config is not None:
+            bare = {"task": {"name": task or "translate", "train": config["task"]["train"]}}
+            told, alone, without = map(self._mistake, (config, merge(bare, named), bare))
+            if told is not None and told == alone != without:  # not by --set or a flag, then
+                raise InputError(f"{self.config}: {told}")
         return config
 
-    def _refuse_second_preset(self, model: object) -> None:
+    def _mistake(self, config: Mapping[str, Any]) -> str | None:
+        """What is wrong with a config, if anything is."""
+        from saccade.training.settings import resolve
+
+        try:
+            resolve(config, allow_code=self.allow_code)
+        except InputError as error:
+            return str(error)
+        return None
+
+    @contextmanager
+    def _named_file(self) -> Iterator[None]:
+        """Inside, what is wrong is wrong in the --config file, and told with its name."""
+        try:
+            yield
+        except InputError as error:
+            where = "" if self.config is None else f"{self.config}: "
+            raise InputError(f"{where}{error}") from None
+
+    def _refuse_second_preset(self, file: Mapping[str, Any], model: Mapping[str, Any]) -> None:
         """A file is above a preset: what it says of the model would stay, under another's name."""
-        named = model.get("preset") if isinstance(model, Mapping) else None
-        if self.config is not None and self.preset is not None and named not in (None, self.preset):
-            raise InputError(
-                f"--preset {self.preset}, but {self.config} says preset = {named!r} and may set "
-                "what presets set: change it there, or leave --preset out"
-            )
+        named, asked = file.get("preset"), model.get("preset")
+        if self.config is None or named in (None, asked):
+            return
+        flag = f"--set model.preset={asked}" if self.preset is None else f"--preset {asked}"
+        raise InputError(
+            f"{flag}, but {self.config} says preset = {named!r} and may set what presets set: "
+            "change it there, or leave this out"
+        )
 
     def seed_list(self) -> list[int]:
         """The seeds of --seeds; empty when it was not given."""
         if self.seeds is None:
             return []
-        if self.seed is not None:
-            raise InputError("--seed is for one run and --seeds for several: give one of them")
+        from saccade.config import override
+
+        for flag, given in {
+            "--seed": self.seed is not None,
+            "--set train.seed": "seed" in override({}, self.set or ()).get("train", {}),
+        }.items():
+            if given:
+                raise InputError(f"{flag} is for one run and --seeds for several: give one of them")
         try:
             found = [int(word) for word in self.seeds.split(",")]
         except ValueError:
@@ -136,15 +172,17 @@ class TrainFlags:
 
 
 def _check_enough(config: Mapping[str, Any]) -> None:
-    """The two things without which nothing can start, asked for in the words of the command."""
+    """What nothing can start without, asked for in the words of the command."""
     task = config.get("task", {})
     if not isinstance(task, Mapping) or "name" not in task:
         from saccade.tasks import TASKS
 
         known = ", ".join(TASKS)
         raise InputError(f"which task? Name it: saccade train TASK ... (known: {known})")
-    if "train" not in task:
+    if task.get("train", []) == []:
         raise InputError("no training data: give --train FILE FILE, or task.train in the config")
+    if task.get("dev") == []:
+        raise InputError("--dev (task.dev) names no file: give --dev FILE FILE, or leave it out")
 
 
 def train(task: str | None = None, /, *, flags: TrainFlags) -> int | None:

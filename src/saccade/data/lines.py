@@ -45,19 +45,21 @@ class TextReport:
     """What was met in a text: all of it legal, most of it not meant."""
 
     lines: int = 0
-    bom: int = field(default=0, metadata={"say": "byte order marks stripped"})
-    crlf: int = field(default=0, metadata={"say": "lines ending in CR LF"})
-    control: int = field(default=0, metadata={"say": "lines with control characters (kept)"})
-    separators: int = field(default=0, metadata={"say": "lines with Unicode separators (kept)"})
-    empty: int = field(default=0, metadata={"say": "blank lines"})
-    bad_utf8: int = field(default=0, metadata={"say": "lines of invalid UTF-8 (replaced/skipped)"})
-    dropped: int = field(default=0, metadata={"say": "pairs dropped (a side blank or skipped)"})
+    bom: int = field(default=0, metadata={"say": "byte order mark{s} stripped"})
+    crlf: int = field(default=0, metadata={"say": "line{s} ending in CR LF"})
+    control: int = field(default=0, metadata={"say": "line{s} with control characters (kept)"})
+    separators: int = field(default=0, metadata={"say": "line{s} with Unicode separators (kept)"})
+    empty: int = field(default=0, metadata={"say": "blank line{s}"})
+    bad_utf8: int = field(
+        default=0, metadata={"say": "line{s} of invalid UTF-8 (replaced/skipped)"}
+    )
+    dropped: int = field(default=0, metadata={"say": "pair{s} dropped (a side blank or skipped)"})
 
     def summary(self) -> str:
         """One line for the terminal; empty when nothing was odd."""
         says = {name: f.metadata.get("say") for name, f in type(self).__dataclass_fields__.items()}
-        odd = {says[name]: count for name, count in asdict(self).items() if says[name] and count}
-        return ", ".join(f"{count:,} {say}" for say, count in odd.items())
+        odd = {say: count for name, count in asdict(self).items() if count and (say := says[name])}
+        return ", ".join(f"{n:,} {say.format(s='s' * (n != 1))}" for say, n in odd.items())
 
 
 def file_names(files: str | Path | Sequence[str | Path]) -> list[str]:

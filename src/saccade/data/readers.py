@@ -101,7 +101,9 @@ def _two_files(text: ParallelText, counts: Counter[str]) -> Iterator[Sides]:
         if end not in pair:
             yield cast(Sides, pair)
     if lengths[0] != lengths[1]:
-        first, second = (f"{f} has {n:,} lines" for f, n in zip(text.files, lengths, strict=True))
+        first, second = (
+            f"{f} has {n:,} line{'s' * (n != 1)}" for f, n in zip(text.files, lengths, strict=True)
+        )
         raise InputError(f"{first}, {second}: line n of one must translate line n of the other")
 
 

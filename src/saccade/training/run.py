@@ -144,7 +144,12 @@ class Run:
 
     def settings(self, *, allow_code: bool = False, changes: Sequence[str] = ()) -> Settings:
         """What it was told, with `section.key=value` changed."""
-        return resolve(override(self.config(), changes), allow_code=allow_code)
+        config = override(self.config(), changes)
+        try:
+            return resolve(config, allow_code=allow_code)
+        except InputError as error:
+            where = "" if changes else f"{self.path / 'config.toml'}: "  # else, who knows which
+            raise InputError(f"{where}{error}") from None
 
     def dev(self) -> Plain | None:
         """The dev set as it was when the run began, in the task's own form; None if it is gone."""

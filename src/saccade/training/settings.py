@@ -119,11 +119,7 @@ class Settings:
 
 def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
     """Settings from the tables [task], [model] and [train]; the preset fills what is unset."""
-    for section in config.keys() - {"task", "model", "train", "format", "saccade"}:
-        raise InputError(f"unknown section [{section}]; {nearest(section, SECTIONS)}")
-    for section in SECTIONS:
-        if not isinstance(config.get(section, {}), Mapping):
-            raise InputError(f"{section} = {config[section]!r}; expected a table [{section}]")
+    check_sections(config)
     task_name, task_values = part(config.get("task", {}), "[task]")
     task_class: Any = find(TASKS, task_name, what="task", allow_code=allow_code)
     if lacking := missing(task_class):
@@ -154,6 +150,17 @@ def resolve(config: Mapping[str, Any], *, allow_code: bool = False) -> Settings:
         raise InputError(f"model.{name} comes from the data and cannot be set")
     model = _filled(task_class, model_class, settings)
     return Settings(task_name, task_class, task, model_name, model_class, preset, model, train)
+
+
+def check_sections(config: Mapping[str, Any]) -> None:
+    """A config is made of the tables [task], [model] and [train], below the header of a run."""
+    for section, values in config.items():
+        if section in ("format", "saccade"):
+            continue
+        if section not in SECTIONS:
+            raise InputError(f"unknown section [{section}]; {nearest(section, SECTIONS)}")
+        if not isinstance(values, Mapping):
+            raise InputError(f"{section} = {values!r}; expected a table [{section}]")
 
 
 def _refuse_misfit(task_name: str, task_class: Any, model_name: str, model_class: Any) -> None:

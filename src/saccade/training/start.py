@@ -86,10 +86,7 @@ def _begun(
         settings = decided(settings)
         refuse_contradictions(settings)
         return _prepared(run, settings, start, events)
-    if not start.resume:
-        raise InputError(
-            f"{run.path} holds a run already; add --resume to continue it, or choose another --out"
-        )
+    _refuse_unasked(run, start)
     refuse_other_init(run, start.init)
     if run.init is not None:  # it was made like that one, which may be gone by now
         settings = alike(settings, config, run, resumes=True, allow_code=allow_code)
@@ -105,6 +102,14 @@ def _begun(
     resumed = check_data(run, resumed, task, events, accept=accept)
     run.begin(resumed.settings)
     return task, resumed
+
+
+def _refuse_unasked(run: Run, start: Start) -> None:
+    """What is there is continued only if that was asked for."""
+    if run.exists and not start.resume:
+        raise InputError(
+            f"{run.path} holds a run already; add --resume to continue it, or choose another --out"
+        )
 
 
 def _latest(run: Run, events: Events) -> Checkpoint | None:
@@ -187,9 +192,12 @@ def train_seeds(
 ) -> list[Run]:
     """The same config with several seeds, one run each in `out/seed-N`."""
     _refuse_taken(out)
+    places = {seed: out / f"seed-{seed}" for seed in seeds}
+    for place in places.values():  # all of them before the first is trained
+        _refuse_unasked(Run(place), start)
     return [
-        train_run(merge(config, {"train": {"seed": seed}}), out / f"seed-{seed}", start, events)
-        for seed in seeds
+        train_run(merge(config, {"train": {"seed": seed}}), place, start, events)
+        for seed, place in places.items()
     ]
 
 
