@@ -110,7 +110,7 @@ def test_help_states_the_defaults_that_hold() -> None:
     import re
 
     stated = re.findall(
-        r'(\w+): int \| None = None\n    """[^"]*\[default: (\d+)\]',
+        r'(\w+): Whole \| None = None\n    """[^"]*\[default: (\d+)\]',
         inspect.getsource(CompareFlags),
     )
     defaults = inspect.signature(compare).parameters

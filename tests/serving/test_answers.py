@@ -5,6 +5,7 @@ import torch
 from decoding.tiny_decoders import BOS, EOS, Table
 
 from saccade.decoding.search import SearchOptions, beam_search
+from saccade.decoding.walk import Bounds
 from saccade.serving.answers import GrowingTree
 
 A, B = 2, 3
@@ -26,10 +27,9 @@ def search(
     chances[0, 1:, A] = torch.tensor([never, 1 - sum(after), *after])
     chances[0, 1:, B, EOS] = 1.0
     decoder = Table(chances.log())
-    ((best,),) = beam_search(
-        decoder, decoder.start([0]), first=BOS, eos=EOS, max_lengths=[length],
-        options=SearchOptions(beam=2, length_penalty=penalty), tree=tree,
-    )  # fmt: skip
+    bounds = Bounds(first=BOS, eos=EOS, max_lengths=[length])
+    options = SearchOptions(beam=2, length_penalty=penalty)
+    ((best,),) = beam_search(decoder, decoder.start([0]), bounds, options, tree)
     return best.tokens
 
 
