@@ -8,6 +8,7 @@ import torch
 from tiny_runs import tiny, train
 
 from saccade.errors import InputError
+from saccade.training import run as run_module
 from saccade.training.checkpoint import load_tensors
 from saccade.training.run import Run
 
@@ -81,6 +82,21 @@ def test_a_lost_dev_set_is_read_again(
     config["train"]["steps"] += 1
     train(config, run.path, resume=True)
     assert run.dev() == kept
+
+
+@pytest.mark.parametrize("noted", [None, "MKL", "oneDNN"])
+def test_another_library_for_products_is_told(
+    scored: tuple[dict[str, Any], Run], monkeypatch: pytest.MonkeyPatch, noted: str | None
+) -> None:
+    """A run that noted none learned when there was but one."""
+    config, run = scored
+    monkeypatch.setattr(run_module, "gains", lambda: True)
+    kept = {name: value for name, value in run.environment().items() if name != "products"}
+    run._write_json("environment.json", kept if noted is None else {**kept, "products": noted})
+    config["train"]["steps"] += 1
+    told = [each for each in train(config, run.path, resume=True)[1] if "products was" in each]
+    expected = "products was MKL when the run began and is oneDNN now"
+    assert [each[: len(expected)] for each in told] == [expected] * (noted != "oneDNN")
 
 
 def test_a_name_that_no_file_could_hold_is_refused_at_once(

@@ -138,8 +138,9 @@ def restore_model(run: Run, resumed: Resumed, events: Events) -> None:
         return
     averaged = train.average > 1 and then.finished
     steps = then.averaged if averaged else [then.best_step or resumed.found.step]
-    stem = "model" if train.ema is None else "ema"
-    tensors = checkpoint.average(run.checkpoints, steps, stem)
+    tensors = checkpoint.average(run.checkpoints, steps)
+    if "ema" in resumed.found.tensors:  # of what is learned; the rest stays as it is
+        tensors |= checkpoint.average(run.checkpoints, steps, "ema")
     run.write_weights(tensors, {"step": str(steps[-1])}, remedy="choose another --out")
     events.warn(
         f"{run.weights} was gone or damaged: made again of the checkpoint of step {steps[-1]:,}"
