@@ -125,7 +125,8 @@ class PairBatch:
     @property
     def counts(self) -> dict[str, int]:
         """Positions to predict; each term of the loss is a sum over them."""
-        return dict.fromkeys(("loss", "choice", "baseline"), int(self.target_lengths.sum()))
+        names = ("loss", "divergence", "choice", "baseline")
+        return dict.fromkeys(names, int(self.target_lengths.sum()))
 
     def to(self, device: torch.device) -> "PairBatch":
         """The same on another device."""

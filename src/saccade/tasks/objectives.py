@@ -1,22 +1,43 @@
 """What translate minimises: the cross-entropy of each target token, given those before it."""
 
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import torch.nn.functional as F
 
+from saccade.blocks.agreement import chunked_agreeing_cross_entropy
 from saccade.blocks.losses import chunked_cross_entropy
 from saccade.blocks.masks import padding_mask
 from saccade.blocks.sequences import Padded
+from saccade.config import part
 from saccade.data.batches import PairBatch
+from saccade.errors import InputError
 from saccade.tasks.task import Objective, Term
 
 BASELINE_WEIGHT = 0.1  # it is squared: at first it would leave the clipped gradient to itself
 
 
-def translate_objective(model: Any, smoothing: float) -> Objective:
-    """The one that fits the model: whether it draws places while it learns is all that counts."""
-    drawn = getattr(model, "hard", None) is not None
-    return (DrawnObjective if drawn else TranslateObjective)(model, smoothing)
+def translate_objective(model: Any, smoothing: float, agreement: float = 0.0) -> Objective:
+    """The one that fits: whether the model draws places, or shall agree with itself."""
+    if getattr(model, "hard", None) is not None:
+        return DrawnObjective(model, smoothing)
+    if agreement:
+        return AgreeingObjective(model, smoothing, agreement)
+    return TranslateObjective(model, smoothing)
+
+
+def refuse_idle_agreement(agreement: float, settings: Mapping[str, Any]) -> None:
+    """Two passes of a model differ by dropout; one that draws places learns by what came of it."""
+    if agreement and settings.get("dropout") == 0:
+        raise InputError(
+            f"task.agreement is {agreement}, but without dropout two passes are the same: "
+            "set model.dropout above 0, such as 0.2"
+        )
+    if agreement and part(settings.get("weighting", "soft"))[0] == "hard":
+        raise InputError(
+            f"task.agreement is {agreement}, but a model whose weighting is hard learns otherwise: "
+            'leave it out, or set model.weighting to "soft"'
+        )
 
 
 class TranslateObjective(Objective):
@@ -38,6 +59,34 @@ class TranslateObjective(Objective):
             hidden[real].to(weight.dtype), weight, gold[real], self.smoothing
         )
         return {"loss": Term(total, batch.counts["loss"])}, carry
+
+
+class AgreeingObjective(TranslateObjective):
+    """The same of each pair twice, with dropout of its own, and how far the two are apart."""
+
+    terms: ClassVar[tuple[str, ...]] = ("loss", "divergence")
+
+    def __init__(self, model: Any, smoothing: float, agreement: float):
+        super().__init__(model, smoothing)
+        self.agreement = agreement
+
+    def forward(self, batch: PairBatch, carry: Any) -> tuple[dict[str, Term], Any]:
+        if not self.training:  # no dropout: both would be the same
+            return super().forward(batch, carry)
+        twice = Padded(batch.source.repeat(2, 1), batch.source_lengths.repeat(2))
+        hidden = self.model(twice, batch.target[:, :-1].repeat(2, 1))
+        gold = batch.target[:, 1:]
+        real = padding_mask(batch.target_lengths, gold.shape[1])
+        weight = self.model.output_weight
+        first, second = (half[real].to(weight.dtype) for half in hidden.chunk(2))
+        total, divergence = chunked_agreeing_cross_entropy(
+            first, second, weight, gold[real], self.smoothing, self.agreement
+        )
+        return {
+            "loss": Term(total, batch.counts["loss"]),
+            # Part of the loss already: told apart, so that one sees it.
+            "divergence": Term(divergence, batch.counts["divergence"], weight=0.0),
+        }, carry
 
 
 class DrawnObjective(TranslateObjective):

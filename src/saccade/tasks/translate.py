@@ -27,7 +27,7 @@ from saccade.inspection.alignment import AttentionMap
 from saccade.inspection.traces import Tokens, Watch, attention_map, watched_layers
 from saccade.tasks.files import fingerprints, read_pairs_of, refuse_wrong_dev
 from saccade.tasks.metrics import sentence_scores, translation_metrics
-from saccade.tasks.objectives import translate_objective
+from saccade.tasks.objectives import refuse_idle_agreement, translate_objective
 from saccade.tasks.outputs import output_constraints, output_limits, prefix_ids, unsaid
 from saccade.tasks.task import Evaluation, Objective, Plain, Prediction, Warn
 from saccade.tasks.vocabularies import (
@@ -53,6 +53,7 @@ class TranslateConfig:
     lowercase: bool = False
     max_length: int = 256  # tokens of a training text; longer pairs are dropped and counted
     on_bad_utf8: Literal["stop", "replace", "skip"] = "stop"
+    agreement: float = 0.0  # of two passes with dropout of their own, R-Drop's alpha; 0: one pass
 
     def __post_init__(self) -> None:
         for name in ("vocab_size", "max_length"):
@@ -61,6 +62,8 @@ class TranslateConfig:
         if self.columns is not None and len(self.columns) != 2:
             named = ",".join(self.columns)
             raise InputError(f"--columns {named!r}: two names, such as source,target")
+        if self.agreement < 0:
+            raise InputError(f"agreement is {self.agreement}, it must be at least 0")
 
 
 class Translate:
@@ -112,6 +115,7 @@ class Translate:
         """Texts no longer than the positions a model learns, less one for the begin or the end."""
         fields = {field.name: field.default for field in dataclasses.fields(model.Config)}
         filled = {**fields, **settings}
+        refuse_idle_agreement(config.agreement, filled)
         if filled.get("position") == "learned" and "limit" in filled:
             fitting, usual = filled["limit"] - 1, TranslateConfig(train=[]).max_length
             if config.max_length > max(fitting, usual):
@@ -167,7 +171,7 @@ class Translate:
         return collate(store, indices, self.source, self.target)
 
     def objective(self, model: nn.Module, smoothing: float) -> Objective:
-        return translate_objective(model, smoothing)
+        return translate_objective(model, smoothing, self.config.agreement)
 
     def batches(
         self, model: Any, sources: Sequence[str], references: Sequence[str]
