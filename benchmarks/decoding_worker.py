@@ -16,6 +16,7 @@ from competitors import Answer, answer
 from peers import hugging_face, translator
 
 from saccade.decoding.options import DecodeOptions
+from saccade.training.machine import keep_memory
 from saccade.training.model import load
 from saccade.training.team import follow_parent
 
@@ -67,9 +68,10 @@ def main(engine: str, run: str, precision: str, workers: str, *folder: str) -> N
 
 
 class Saccade:
-    """`saccade.load(run)`, as a user calls it."""
+    """What a worker of `saccade predict` does."""
 
     def __init__(self, run: Path, precision: Any, _: int):
+        keep_memory()
         self.model = load(run, precision=precision)
 
     def __call__(self, order: Order) -> tuple[list[str], int]:

@@ -7,10 +7,21 @@ from torch import nn
 
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
 from saccade.blocks.feedforward import FeedForward
-from saccade.blocks.weight_layout import FEW, LEAST, PackedOutput, keep_by_columns, pack
+from saccade.blocks.products import Linear
+from saccade.blocks.swift import swift
+from saccade.blocks.weight_layout import (
+    FEW,
+    LEAST,
+    MANY,
+    PackedLinear,
+    PackedOutput,
+    filled_up,
+    keep_by_columns,
+    pack,
+)
 
 
-def model(vocab_size: int = LEAST // 16) -> nn.Module:
+def model(vocab_size: int = LEAST // 64) -> nn.Module:
     torch.manual_seed(1)
     whole = nn.Module()
     whole.embedding = TokenEmbedding(vocab_size, 16)
@@ -23,7 +34,7 @@ def test_packed_is_the_same_map() -> None:
     twin, packed = model(), pack(model())
     assert isinstance(packed.output, PackedOutput)
     assert isinstance(packed.inner[1], PackedOutput)
-    for shape in ((1, 16), (FEW, 16), (FEW + 1, 16), (64, 16), (3, 5, 16), (0, 16)):
+    for shape in ((1, 16), (FEW, 16), (FEW + 1, 16), (61, 16), (64, 16), (3, 5, 16), (0, 16)):
         x = torch.randn(*shape)
         for mode in (torch.no_grad(), torch.inference_mode()):
             with mode:
@@ -38,7 +49,7 @@ def test_gradients_still_flow() -> None:
 
 
 def test_what_is_too_small_to_gain_stays() -> None:
-    assert isinstance(pack(model(vocab_size=37)).output, TiedOutput)
+    assert isinstance(pack(model(vocab_size=LEAST // (16 * MANY) - 1)).output, TiedOutput)
 
 
 def test_what_cannot_be_packed_stays() -> None:
@@ -47,6 +58,46 @@ def test_what_cannot_be_packed_stays() -> None:
 
 def test_weights_are_saved_as_before() -> None:
     assert pack(model()).state_dict().keys() == model().state_dict().keys()
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [0, 1, FEW, FEW + 1, 8, 9, 20, 64, 65, MANY, MANY + 1])
+def test_a_packed_map_is_the_same_map(rows: int, bias: bool, monkeypatch: Any) -> None:
+    torch.manual_seed(rows)
+    whole = nn.Sequential(Linear(512, 384, bias=bias))
+    twin, packed = copy.deepcopy(whole)[0], pack(whole)[0]
+    assert type(packed) is PackedLinear
+    if FEW < rows <= MANY:  # and it is computed by nothing else
+        monkeypatch.setattr("saccade.blocks.weight_layout.linear", None)
+    x = torch.randn(rows, 512)
+    with torch.no_grad():
+        for found in (packed(x), swift(packed)(x), packed(x.unsqueeze(0)).squeeze(0)):
+            torch.testing.assert_close(found, twin(x))
+
+
+def test_the_gradients_of_a_packed_map_are_those_of_its_weights() -> None:
+    whole = nn.Sequential(Linear(512, 384))
+    twin, packed, x = copy.deepcopy(whole)[0], pack(whole)[0], torch.randn(5, 512)
+    for each in (twin, packed):
+        each(x).square().sum().backward()
+    torch.testing.assert_close(packed.weight.grad, twin.weight.grad)
+    torch.testing.assert_close(packed.bias.grad, twin.bias.grad)
+
+
+def test_nothing_is_copied_before_it_is_needed() -> None:
+    packed: Any = pack(nn.Sequential(Linear(512, 384)))[0]
+    with torch.no_grad():
+        packed(torch.randn(1, 512))
+        assert "packed" not in vars(packed.layout)
+        packed(torch.randn(FEW + 1, 512))
+    assert "packed" in vars(packed.layout)
+    assert packed.state_dict().keys() == Linear(512, 384).state_dict().keys()
+
+
+def test_rows_are_filled_up_to_few_numbers() -> None:
+    found = [filled_up(rows) for rows in range(1, MANY + 1)]
+    assert all(rows <= most <= max(rows * 9 / 8, rows + 31) for rows, most in enumerate(found, 1))
+    assert len(set(found)) < 32
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -22,6 +22,7 @@ from saccade.blocks.norms import OutputNorm, Placement, PostNorm, PreNorm
 from saccade.blocks.products import Linear, linear
 from saccade.blocks.quantized import QuantizedLinear
 from saccade.blocks.source_memory import SourceMemory
+from saccade.blocks.weight_layout import PackedLinear
 
 Function = Callable[[Tensor], Tensor]
 Around = Callable[[Tensor, Function], Tensor]  # x, sublayer
@@ -46,6 +47,11 @@ def _linear(module: Any) -> Function:
     return lambda x: linear(x, weight, bias)
 
 
+def _packed(module: Any) -> Function:
+    layout, bias = module.layout, module.bias
+    return lambda x: layout(x, bias)
+
+
 def _quantized(module: Any) -> Function:
     packed, product = module.packed, torch.ops.quantized.linear_dynamic.default
     return lambda x: product(x, packed)
@@ -68,6 +74,7 @@ def _feed_forward(ffn: Any) -> Function:
 
 MAKERS: dict[type[nn.Module], Callable[[Any], Function]] = {
     Linear: _linear,
+    PackedLinear: _packed,
     QuantizedLinear: _quantized,
     nn.LayerNorm: _layer_norm,
     Dropout: _dropout,

@@ -1,13 +1,15 @@
 """Weights in the order that decoding reads them fastest in; the maps stay what they are.
 
-The layers' matrices are kept by columns, which costs nothing. Measured on two cores without
-AVX-512: 256 to 1,024 is 1.6 times as fast for one row, 1.5 times for 5, 1.3 times for 20, 1.1 times
-for 64. Back from 1,024 to 256 it would lose.
+For a row or two, matrices are kept by columns, which costs nothing: 256 to 1,024 is 1.6 times as
+fast for one row. Back from 1,024 to 256 it would lose on some processors.
 
-The output projection, half of a step's weights, is packed by the library: 256 to 8,000 is 1.5 times
-as fast for 64 rows, 2.7 times for 5. For one row columns win again, 2.2 times, so it has both. But
-a call costs 20 microseconds: packed, 128 to 70 (characters) is eight times as slow for one row.
+For more rows, oneDNN reads a copy that it laid out once: 256 to 1,024 is 2.7 times as fast for 5
+rows, 2 for 20, 1.3 for 64. A call costs 10 microseconds more than torch's, so small products stay.
+oneDNN makes a kernel for every number of rows it meets, of half a megabyte, and keeps it: rows are
+filled up to one of some thirty numbers.
 """
+
+from functools import cached_property
 
 import torch
 from jaxtyping import Float
@@ -17,9 +19,61 @@ from torch.nn import functional as F
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
 from saccade.blocks.products import Linear, linear
 
-FEW = 3  # rows up to which columns are faster than the kernel
+FEW = 2  # rows up to which columns are faster than the kernel
+MANY = 512  # rows from which on the layout gains little
 ROWS = 64  # the kernel lays weights out for about so many; any number works
-LEAST = 1 << 18  # weights that are worth a call: 128 to 1,000 loses, 128 to 4,000 gains from 5 rows
+LEAST = 1 << 19  # multiplications that are worth a call
+FILLED_UP = ((8, 1), (64, 8), (MANY, 32))  # up to so many rows, to a multiple of so many
+
+
+class Layout:
+    """One matrix W (O, I) in its several orders in memory, the last made when it is first needed."""
+
+    def __init__(self, weight: Float[Tensor, "O I"], columns: Float[Tensor, "O I"]):
+        self.weight, self.columns = weight, columns
+
+    @cached_property
+    def packed(self) -> Tensor:
+        with torch.no_grad():
+            packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), ROWS)
+        return packed
+
+    def __call__(
+        self, x: Float[Tensor, "N I"], bias: Float[Tensor, " O"] | None
+    ) -> Float[Tensor, "N O"]:
+        """The map x W^T + b of rows, without gradients."""
+        rows = len(x)
+        if rows <= FEW:
+            return F.linear(x, self.columns, bias)
+        if rows > MANY or rows * self.weight.numel() < LEAST:
+            return linear(x, self.weight, bias)
+        more = filled_up(rows) - rows
+        if more:
+            x = F.pad(x, (0, 0, 0, more))
+        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, bias, "none", [], "")
+        return y[:rows] if more else y
+
+
+def filled_up(rows: int) -> int:
+    """So many rows or a few more: one of the numbers that have kernels."""
+    step = next(step for most, step in FILLED_UP if rows <= most)
+    return -(-rows // step) * step
+
+
+class PackedLinear(Linear):
+    """A linear map by its layout; where gradients are wanted, by its weights as they lie."""
+
+    def __init__(self, plain: Linear):
+        nn.Module.__init__(self)
+        self.in_features, self.out_features = plain.in_features, plain.out_features
+        self.weight, self.bias = plain.weight, plain.bias
+        self.training = plain.training
+        self.layout = Layout(self.weight, self.weight)
+
+    def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
+        if torch.is_grad_enabled():
+            return super().forward(x)
+        return self.layout(x.flatten(0, -2), self.bias).unflatten(0, x.shape[:-1])
 
 
 class PackedOutput(nn.Module):
@@ -29,25 +83,23 @@ class PackedOutput(nn.Module):
         super().__init__()
         self.embedding = embedding
         weight = embedding.weight.detach()
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight, ROWS)
-        self.columns = by_columns(weight)
+        self.layout = Layout(weight, by_columns(weight))
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
         if torch.is_grad_enabled():
             return linear(x, self.embedding.weight)
-        if x.numel() <= FEW * x.shape[-1]:
-            return F.linear(x, self.columns)
-        y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, None, "none", [], "")
-        return y
+        return self.layout(x.flatten(0, -2), None).unflatten(0, x.shape[:-1])
 
 
 def pack(model: nn.Module) -> nn.Module:
-    """Pack every tied output of a model and turn its linear maps, in place, where that gains."""
+    """Lay out every linear map and tied output of a model, in place, where that gains."""
     for name, part in list(model.named_children()):
         if isinstance(part, TiedOutput) and _packable(part.embedding.weight):
             setattr(model, name, PackedOutput(part.embedding))
-        elif isinstance(part, Linear):  # somebody's own map may be looked at as it lies
+        elif type(part) is Linear:  # somebody's own map may be looked at as it lies
             keep_by_columns(part)
+            if _packable(part.weight):
+                setattr(model, name, PackedLinear(part))
         else:
             pack(part)
     return model
@@ -66,7 +118,7 @@ def keep_by_columns(linear: nn.Linear) -> None:
 
 def _packable(weight: Tensor) -> bool:
     known = hasattr(torch.ops.mkldnn, "_linear_pointwise") and torch.backends.mkldnn.is_available()
-    return known and weight.numel() >= LEAST and _plain(weight)
+    return known and weight.numel() * MANY >= LEAST and _plain(weight)
 
 
 def _plain(weight: Tensor) -> bool:
