@@ -129,7 +129,7 @@ def test_only_maps_of_our_own_classes_are_turned() -> None:
     assert not packed.ffn.expand.weight.is_contiguous()
 
 
-def test_what_turned_would_lose_stays() -> None:
-    for linear in (nn.Linear(24, 8), nn.Linear(8, 24).double()):
-        keep_by_columns(linear)
-        assert linear.weight.is_contiguous()
+def test_what_cannot_be_turned_for_gain_stays() -> None:
+    linear = nn.Linear(8, 24).double()
+    keep_by_columns(linear)
+    assert linear.weight.is_contiguous()

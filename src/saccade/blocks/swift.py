@@ -7,7 +7,7 @@ Gradients are not for here: the functions write into caches that belong to nobod
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import torch.nn.functional as F
@@ -23,6 +23,10 @@ from saccade.blocks.products import Linear, linear
 from saccade.blocks.quantized import QuantizedLinear
 from saccade.blocks.source_memory import SourceMemory
 from saccade.blocks.weight_layout import PackedLinear
+
+# Said once: what stands in the signature of an inner function is worked out whenever that is made.
+Rows: TypeAlias = Float[Tensor, "N D"]
+OwnMask: TypeAlias = Bool[Tensor, "N 1 1 L"] | None
 
 Function = Callable[[Tensor], Tensor]
 Around = Callable[[Tensor, Function], Tensor]  # x, sublayer
@@ -59,7 +63,7 @@ def _quantized(module: Any) -> Function:
 
 def _layer_norm(norm: Any) -> Function:
     shape, weight, bias, eps = norm.normalized_shape, norm.weight, norm.bias, norm.eps
-    return lambda x: F.layer_norm(x, shape, weight, bias, eps)
+    return lambda x: torch.layer_norm(x, shape, weight, bias, eps)
 
 
 def _dropout(dropout: Any) -> Function:
@@ -103,9 +107,7 @@ def self_step(attention: SelfAttention) -> SelfStep:
     project, output = swift(attention.query_key_value), swift(attention.output)
     heads, width = attention.heads, attention.width
 
-    def attend(
-        x: Float[Tensor, "N D"], cache: LayerCache, mask: Bool[Tensor, "N 1 1 L"] | None
-    ) -> Float[Tensor, "N D"]:
+    def attend(x: Rows, cache: LayerCache, mask: OwnMask) -> Rows:
         if not (known and attention.plain):
             query, *new = attention.project(x.unsqueeze(1))
             return attention.attend(query, *cache.write(*new), mask).squeeze(1)
@@ -119,13 +121,18 @@ def self_step(attention: SelfAttention) -> SelfStep:
 def cross_step(attention: CrossAttention) -> CrossStep:
     """`SourceMemory.attend` for one token a row."""
     known = type(attention) is CrossAttention and not _hooked(attention)
-    project, output, heads = swift(attention.query), swift(attention.output), attention.heads
+    project, output = swift(attention.query), swift(attention.output)
+    heads, width = attention.heads, attention.width
 
-    def attend(x: Float[Tensor, "N D"], memory: SourceMemory, number: int) -> Float[Tensor, "N D"]:
+    def attend(x: Rows, memory: SourceMemory, number: int) -> Rows:
         if not (known and attention.plain):
             return memory.attend(number, attention, x.unsqueeze(1)).squeeze(1)
-        query = split_heads(memory.side_by_side(project(x)), heads)  # (B, H, W, K)
         keys, values = memory.keys[number], memory.values[number]
+        if memory.alone:
+            query = project(x).view(-1, heads, 1, width)
+            averages = F.scaled_dot_product_attention(query, keys, values, memory.mask)
+            return output(averages.flatten(1))
+        query = split_heads(memory.side_by_side(project(x)), heads)  # (B, H, W, K)
         averages = F.scaled_dot_product_attention(query, keys, values, memory.mask)
         return output(memory.apart(averages.transpose(1, 2).flatten(2)))
 

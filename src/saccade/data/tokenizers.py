@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class Tokenizer:
         self.specials = frozenset(specials)
         self.controls = frozenset({self.pad, self.bos, self.eos})
         self.byte_level = '"ByteLevel"' in json.dumps(json.loads(inner.to_str())["decoder"])
+        self._shown = cache(self._show)
 
     @property
     def vocab_size(self) -> int:
@@ -64,7 +66,7 @@ class Tokenizer:
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Each piece as people read it: `▁` for a space, escapes for what cannot be printed."""
-        return [self._show(self.inner.id_to_token(int(i)) or SPECIALS[UNK]) for i in ids]
+        return [self._shown(int(i)) for i in ids]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """The characters [start, end) of each token of `encode(text)`, without outer spaces."""
@@ -96,7 +98,8 @@ class Tokenizer:
             return ids
         return [i for i in ids if i not in self.controls]
 
-    def _show(self, piece: str) -> str:
+    def _show(self, token: int) -> str:
+        piece = self.inner.id_to_token(token) or SPECIALS[UNK]
         if self.byte_level and all(letter in LETTERS for letter in piece):
             piece = bytes(map(LETTERS.__getitem__, piece)).decode(errors="backslashreplace")
             piece = piece.replace(" ", "▁")
