@@ -1,11 +1,14 @@
 """The step by plain functions: the bits of the modules it stands for, and when not to."""
 
+import copy
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from saccade.blocks import weight_layout
 from saccade.blocks.attention import CrossAttention, Parts, SelfAttention
 from saccade.blocks.caches import KeyValueCache
 from saccade.blocks.dropout import Dropout
@@ -18,6 +21,7 @@ from saccade.blocks.recording import record_attention
 from saccade.blocks.scores import SCORES, ScaledDot
 from saccade.blocks.source_memory import SourceMemory
 from saccade.blocks.swift import MAKERS, around, cross_step, read_one, swift
+from saccade.blocks.weight_layout import PackedLinear, pack
 from saccade.inspection.ablation import without_heads
 
 DIM, HEADS, ROWS = 8, 2, 3
@@ -129,13 +133,34 @@ def test_eight_bits_step_as_they_extend() -> None:
     assert torch.equal(by_modules, swiftly)
 
 
-def test_weights_trained_on_are_seen() -> None:
-    linear = Linear(DIM, DIM)
+@pytest.mark.parametrize("kind", [lambda linear: linear, PackedLinear])
+@torch.no_grad()
+def test_weights_trained_on_are_seen(
+    kind: Callable[[Linear], Linear], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weight_layout, "LEAST", 1)
+    linear = kind(Linear(DIM, DIM))
     assert type(linear) in MAKERS
     function, x = swift(linear), torch.randn(ROWS, DIM)
-    with torch.no_grad():
-        linear.weight.mul_(2)
+    before = function(x)
+    linear.weight.mul_(2)
     assert torch.equal(function(x), linear(x))
+    assert not torch.equal(function(x), before)
+
+
+@pytest.mark.parametrize("rows", [1, ROWS])
+def test_packed_layers_step_as_they_extend(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weight_layout, "LEAST", 1)
+    plain, x = _layer(), torch.randn(rows, 1, DIM)
+    past = _past().select(torch.arange(rows))
+    packed: SelfAttentionLayer = pack(copy.deepcopy(plain))  # type: ignore[assignment]
+    assert type(packed.attention.query_key_value) is type(packed.ffn.contract) is PackedLinear
+    with torch.no_grad():
+        by_modules = packed.extend(x, 0, past.grow(1), None)
+        swiftly = read_one([packed.swift()], x, past.grow(1))
+        torch.testing.assert_close(plain.extend(x, 0, past.grow(1), None), swiftly)
+    assert torch.equal(by_modules, swiftly)
+    assert (rows == 1) == (packed.ffn.contract.layout.packed is None)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("name", ["ffn.expand", "ffn", "around_ffn", "attention.output"])

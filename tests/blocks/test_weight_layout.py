@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from saccade.blocks.embeddings import TiedOutput, TokenEmbedding
 from saccade.blocks.feedforward import FeedForward
@@ -21,7 +22,7 @@ from saccade.blocks.weight_layout import (
 )
 
 
-def model(vocab_size: int = LEAST // 64) -> nn.Module:
+def model(vocab_size: int = LEAST // 32) -> nn.Module:
     torch.manual_seed(1)
     whole = nn.Module()
     whole.embedding = TokenEmbedding(vocab_size, 16)
@@ -84,20 +85,69 @@ def test_the_gradients_of_a_packed_map_are_those_of_its_weights() -> None:
     torch.testing.assert_close(packed.bias.grad, twin.bias.grad)
 
 
-def test_nothing_is_copied_before_it_is_needed() -> None:
+def map_and_rows(rows: int = 5) -> tuple[Any, torch.Tensor]:
     packed: Any = pack(nn.Sequential(Linear(512, 384)))[0]
+    return packed, torch.randn(rows, 512)
+
+
+def test_nothing_is_copied_before_it_is_needed() -> None:
+    packed, x = map_and_rows()
     with torch.no_grad():
-        packed(torch.randn(1, 512))
-        assert "packed" not in vars(packed.layout)
-        packed(torch.randn(FEW + 1, 512))
-    assert "packed" in vars(packed.layout)
+        packed(x[:FEW])
+        assert packed.layout.packed is None
+        packed(x)
+    assert packed.layout.packed is not None
     assert packed.state_dict().keys() == Linear(512, 384).state_dict().keys()
 
 
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("make", [lambda: map_and_rows()[0], lambda: pack(model()).output])
+@torch.no_grad()
+def test_changed_weights_are_seen(make: Any, rows: int) -> None:
+    packed = make()
+    weight = packed.embedding.weight if isinstance(packed, PackedOutput) else packed.weight
+    x = torch.randn(rows, weight.shape[1])
+    before = packed(x)
+    other = {name: torch.randn_like(each) / 20 for name, each in packed.state_dict().items()}
+    packed.load_state_dict(other)
+    torch.testing.assert_close(packed(x), F.linear(x, weight, getattr(packed, "bias", None)))
+    assert not torch.allclose(packed(x), before)
+
+
+@torch.no_grad()
+def test_a_copy_is_as_good_and_its_own() -> None:
+    packed, x = map_and_rows()
+    before = packed(x)
+    twin = copy.deepcopy(packed)
+    packed.weight.zero_()
+    assert torch.equal(twin(x), before)
+
+
+@pytest.mark.parametrize("make", [lambda: map_and_rows()[0], lambda: pack(model()).output])
+@torch.no_grad()
+def test_it_moves_to_another_precision_and_back(make: Any) -> None:
+    packed = make()
+    x = torch.randn(5, 512 if isinstance(packed, PackedLinear) else 16)
+    before = packed(x)
+    assert packed.double()(x.double()).dtype == torch.float64
+    torch.testing.assert_close(packed.double()(x.double()).float(), before)
+    torch.testing.assert_close(packed.float()(x), before)
+
+
+@torch.no_grad()
+def test_other_precisions_of_a_moment_are_torchs() -> None:
+    packed, x = map_and_rows()
+    packed(x)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert packed(x.bfloat16()).dtype == torch.bfloat16
+
+
 def test_rows_are_filled_up_to_few_numbers() -> None:
-    found = [filled_up(rows) for rows in range(1, MANY + 1)]
-    assert all(rows <= most <= max(rows * 9 / 8, rows + 31) for rows, most in enumerate(found, 1))
-    assert len(set(found)) < 32
+    found = {rows: filled_up(rows) - rows for rows in range(1, MANY + 1)}
+    assert not any(found[rows] for rows in range(1, 9))
+    assert all(0 <= found[rows] < 8 for rows in range(9, 65))
+    assert all(0 <= found[rows] < 32 for rows in range(65, MANY + 1))
+    assert len({rows + more for rows, more in found.items()}) < 32
 
 
 @pytest.mark.parametrize("bias", [True, False])

@@ -92,7 +92,7 @@ def test_a_prompt_may_hold_newlines(saccade: Saccade, folder: Path) -> None:
     [
         (["--beam", "1", "--temperature", "0.5"], ["--temperature needs --sample"]),
         (["--beam", "3", "--sample"], ["does not go with --sample"]),
-        (["--beam", "3", "--stop", "x"], ["stop is of one path"]),
+        (["--beam", "3", "--stop", "x"], ["stop is of generate and of one path"]),
         (["--stop", ""], ["empty stop string"]),
         (["--repetition-penalty", "0"], ["repetition_penalty is 0"]),
         (["--length", "0"], ["length is 0"]),

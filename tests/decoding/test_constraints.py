@@ -153,5 +153,5 @@ def test_mistakes_are_named(decoder):
     for beam in (1, 2):
         with pytest.raises(InputError, match="a preference is of one path"):
             search(decoder, 1, [RepetitionPenalty(2.0, [[]])], beam=beam)
-    with pytest.raises(InputError, match="repetition_penalty is of one path"):
+    with pytest.raises(InputError, match="repetition_penalty is of generate and of one path"):
         DecodeOptions(repetition_penalty=2.0, beam=2)

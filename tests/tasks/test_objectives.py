@@ -51,7 +51,13 @@ def test_each_pair_is_read_twice_and_padding_loses_nothing(
     second = torch.stack([hidden[row + 2, place] for row, place in real])
     gold = torch.stack([batch.target[row, place + 1] for row, place in real])
     wanted = agreeing_cross_entropy(first, second, model.output_weight, gold, 0.1, 3.0)
-    torch.testing.assert_close(terms["loss"].sum, wanted.total)
+    learned = wanted.total - 3 / 2 * wanted.divergence  # what is told ...
+    torch.testing.assert_close(terms["loss"].sum, learned)
+    own, whole = (  # ... and what is minimised
+        torch.autograd.grad(each, model.output_weight, retain_graph=True)[0]
+        for each in (terms["loss"].sum, wanted.total)
+    )
+    torch.testing.assert_close(own, whole)
     torch.testing.assert_close(terms["divergence"].sum, wanted.divergence)
     assert terms["divergence"].sum > 0.01  # the passes did differ
     assert [(term.count, term.weight) for term in terms.values()] == [(6, 1.0), (6, 0.0)]
@@ -95,11 +101,20 @@ def test_taken_up_it_gives_the_same_bits(files: list[str], tmp_path: Path) -> No
     assert close(weights_at(whole, 6), weights_at(parts, 6))
 
 
+def test_any_dropout_will_do(files: list[str], tmp_path: Path) -> None:
+    settings = {"task": {"agreement": 2.0}, "model": {"dropout": 0.0, "ffn_dropout": 0.3}}
+    train(tiny(files, settings), tmp_path / "run")
+
+
 @pytest.mark.parametrize(
     ("settings", "says"),
     [
         ({"task": {"agreement": 2.0}, "model": {"dropout": 0.0}}, "model.dropout above 0"),
         ({"task": {"agreement": -1.0}}, "agreement is -1.0, it must be at least 0"),
+        (
+            {"task": {"agreement": 2.0}, "model": {"name": "seq2seq", "sampling": "linear"}},
+            "reads words of its own",
+        ),
         (
             {"task": {"agreement": 2.0}, "model": {"name": "seq2seq", "weighting": "hard"}},
             "a model whose weighting is hard",

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 import torch
-from tiny_runs import tiny, train
+from tiny_runs import Killed, die_at, tiny, train
 
+from saccade.config import merge
 from saccade.errors import InputError
 from saccade.training import run as run_module
-from saccade.training.checkpoint import load_tensors
+from saccade.training.checkpoint import average, load_tensors
 from saccade.training.run import Run
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -37,6 +38,43 @@ def test_a_lost_model_is_made_again(
     assert before.keys() == after.keys()
     assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
     assert not any("made again" in each for each in train(config, run.path, resume=True)[1])
+
+
+@pytest.mark.parametrize(("began", "went_on"), [(None, 0.5), (0.5, None)])
+def test_it_is_made_again_as_it_was_made_then(
+    files: list[str], dev: list[str], tmp_path: Path, began: float | None, went_on: float | None
+) -> None:
+    """A moving average that came, or went, between the best checkpoint and the newest."""
+    settings = {"eval_every": 3, "save_every": 1, "steps": 3}
+    config = tiny(files, {"task": {"dev": dev}, "train": settings})
+    with_ema, without = (merge(config, {"train": {"ema": 0.5}}), config)
+    first, second = (with_ema, without) if began else (without, with_ema)
+    run, _ = train(first, tmp_path / "run")
+    before = load_tensors(run.weights)
+    second = merge(second, {"train": {"steps": 5, "eval_every": 100}})
+    with pytest.raises(Killed):  # before another evaluation
+        train(second, run.path, resume=True, accept_changes=True, update=die_at(5))
+    run.weights.unlink()
+    with pytest.raises(Killed):
+        train(second, run.path, resume=True, update=die_at(5))
+    after = load_tensors(run.weights)
+    assert went_on is not began
+    assert all(torch.equal(after[name], tensor) for name, tensor in before.items())
+
+
+def test_no_model_is_made_of_damaged_checkpoints(
+    files: list[str], dev: list[str], tmp_path: Path
+) -> None:
+    config = tiny(files, {"task": {"dev": dev}, "train": {"average": 2, "save_every": 2}})
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(6))
+    run = Run(tmp_path / "run")
+    place = run.checkpoints / "step-00000004" / "model.safetensors"
+    damaged = bytearray(place.read_bytes())
+    damaged[-2] ^= 1
+    place.write_bytes(damaged)
+    with pytest.raises(InputError, match="step-00000004"):
+        average(run.checkpoints, [2, 4])
 
 
 DEEP = b"[" * 100_000

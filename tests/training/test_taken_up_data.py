@@ -71,6 +71,19 @@ def test_scores_of_before_are_forgotten_after_a_kill_too(
     assert list(state["values"]) == ["9"]
 
 
+def test_the_best_stays_the_best_where_only_the_way_of_learning_changed(
+    tmp_path: Path, config: dict[str, Any]
+) -> None:
+    run, _ = train(override(config, ["train.eval_every=1"]), tmp_path / "run")
+    before = json.loads((run.checkpoints / "step-00000006" / "state.json").read_bytes())
+    assert before["best"]
+    other = override(config, ["task.agreement=2", "model.dropout=0.1", "train.steps=9"])
+    with pytest.raises(Killed):
+        train(other, run.path, resume=True, accept_changes=True, update=die_at(7))
+    after = json.loads((run.checkpoints / "step-00000006" / "state.json").read_bytes())
+    assert (after["best"], after["best_step"]) == (before["best"], before["best_step"])
+
+
 def test_the_best_stays_the_best_where_only_the_name_of_dev_changed(
     tmp_path: Path, config: dict[str, Any]
 ) -> None:

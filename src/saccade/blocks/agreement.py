@@ -67,8 +67,10 @@ class _ChunkedAgreeing(torch.autograd.Function):
         smoothing: float,
         agreement: float,
     ) -> tuple[Tensor, Tensor]:
-        passes, vocab = (first, second), weight.shape[0]
-        grads, grad_weight = [torch.empty_like(each) for each in passes], torch.zeros_like(weight)
+        passes, vocab, wants_grad = (first, second), weight.shape[0], any(ctx.needs_input_grad)
+        if wants_grad:
+            grads = [torch.empty_like(each) for each in passes]
+            grad_weight = torch.zeros_like(weight)
         buffers = [first.new_empty(min(ROWS, len(first)), vocab) for _ in range(4)]
         learned, divergence = first.new_zeros(()), first.new_zeros(())
         for start in range(0, len(first), ROWS):
@@ -84,17 +86,18 @@ class _ChunkedAgreeing(torch.autograd.Function):
             q.exp_()
             of_p, of_q = (torch.linalg.vecdot(each, apart)[:, None] for each in (p, q))
             divergence += (of_p - of_q).sum() / 2
-            if any(ctx.needs_input_grad):
+            if wants_grad:
                 slopes = _slopes(p, q, apart, spare, of_p, of_q, agreement / 4)
                 for slope, grad, hidden in zip(slopes, grads, passes, strict=True):
                     multiply(slope, weight, out=grad[part])
                     add_product(grad_weight, slope.mT, hidden[part])
-        for grad, hidden in zip(grads, passes, strict=True):
-            grad.sub_(weight.sum(0), alpha=smoothing / vocab / 2)
-            grad.sub_(weight[gold], alpha=(1 - smoothing) / 2)
-            grad_weight -= smoothing / vocab / 2 * hidden.sum(0)
-            grad_weight.index_add_(0, gold, hidden, alpha=-(1 - smoothing) / 2)
-        ctx.save_for_backward(*grads, grad_weight)
+        if wants_grad:
+            for grad, hidden in zip(grads, passes, strict=True):
+                grad.sub_(weight.sum(0), alpha=smoothing / vocab / 2)
+                grad.sub_(weight[gold], alpha=(1 - smoothing) / 2)
+                grad_weight -= smoothing / vocab / 2 * hidden.sum(0)
+                grad_weight.index_add_(0, gold, hidden, alpha=-(1 - smoothing) / 2)
+            ctx.save_for_backward(*grads, grad_weight)
         ctx.mark_non_differentiable(divergence)
         return learned / 2 + agreement / 2 * divergence, divergence
 

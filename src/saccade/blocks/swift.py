@@ -52,8 +52,8 @@ def _linear(module: Any) -> Function:
 
 
 def _packed(module: Any) -> Function:
-    layout, bias = module.layout, module.bias
-    return lambda x: layout(x, bias)
+    product, weight, bias = module.layout.rows, module.weight, module.bias
+    return lambda x: product(x, weight, bias)
 
 
 def _quantized(module: Any) -> Function:

@@ -9,7 +9,7 @@ oneDNN makes a kernel for every number of rows it meets, of half a megabyte, and
 filled up to one of some thirty numbers.
 """
 
-from functools import cached_property
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -27,26 +27,62 @@ FILLED_UP = ((8, 1), (64, 8), (MANY, 32))  # up to so many rows, to a multiple o
 
 
 class Layout:
-    """One matrix W (O, I) in several orders in memory; the packed one is made when it is needed."""
+    """Copies of a matrix in the orders its products are fastest in, made when they are needed.
 
-    def __init__(self, weight: Float[Tensor, "O I"], columns: Float[Tensor, "O I"]):
-        self.weight, self.columns = weight, columns
+    A matrix that changes, or is moved, is laid out anew.
+    """
 
-    @cached_property
-    def packed(self) -> Tensor:
-        with torch.no_grad():
-            packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), ROWS)
-        return packed
+    def __init__(self) -> None:
+        self.of: Tensor | None = (
+            None  # the matrix laid out; how often it had changed, and its place
+        )
+        self.version = self.place = -1
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}  # a copy makes its own
+
+    def __setstate__(self, _: object) -> None:
+        Layout.__init__(self)
+
+    def _of_now(self, weight: Float[Tensor, "O I"]) -> bool:
+        same = weight is self.of and weight._version == self.version
+        return same and weight.data_ptr() == self.place  # a move is no change that it counts
+
+    def _lay_out(self, weight: Float[Tensor, "O I"]) -> None:
+        self.of, self.version, self.place = weight, weight._version, weight.data_ptr()
+        self.plain = _plain(weight)
+        found = weight.detach()
+        self.columns = found if found.mT.is_contiguous() or not self.plain else by_columns(found)
+        self.packed: Tensor | None = None
 
     def __call__(
-        self, x: Float[Tensor, "N I"], bias: Float[Tensor, " O"] | None
+        self,
+        x: Float[Tensor, "*B I"],
+        weight: Float[Tensor, "O I"],
+        bias: Float[Tensor, " O"] | None,
+    ) -> Float[Tensor, "*B O"]:
+        """The map x W^T + b, without gradients."""
+        if x.dim() == 2:
+            return self.rows(x, weight, bias)
+        outputs, inputs = weight.shape
+        return self.rows(x.reshape(-1, inputs), weight, bias).view(*x.shape[:-1], outputs)
+
+    def rows(
+        self,
+        x: Float[Tensor, "N I"],
+        weight: Float[Tensor, "O I"],
+        bias: Float[Tensor, " O"] | None,
     ) -> Float[Tensor, "N O"]:
-        """The map x W^T + b of rows, without gradients."""
+        if not self._of_now(weight):
+            self._lay_out(weight)
         rows = x.shape[0]
         if rows <= FEW:
             return F.linear(x, self.columns, bias)
-        if rows > MANY or rows * self.weight.numel() < LEAST:
-            return linear(x, self.weight, bias)
+        worth_it = rows <= MANY and rows * weight.numel() >= LEAST
+        if not (worth_it and self.plain and x.dtype is torch.float32):
+            return linear(x, weight, bias)
+        if self.packed is None:
+            self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.detach(), ROWS)
         more = filled_up(rows) - rows
         if more:
             x = F.pad(x, (0, 0, 0, more))
@@ -68,12 +104,12 @@ class PackedLinear(Linear):
         self.in_features, self.out_features = plain.in_features, plain.out_features
         self.weight, self.bias = plain.weight, plain.bias
         self.training = plain.training
-        self.layout = Layout(self.weight, self.weight)
+        self.layout = Layout()
 
     def forward(self, x: Float[Tensor, "*B I"]) -> Float[Tensor, "*B O"]:
         if torch.is_grad_enabled():
             return super().forward(x)
-        return self.layout(x.flatten(0, -2), self.bias).unflatten(0, x.shape[:-1])
+        return self.layout(x, self.weight, self.bias)
 
 
 class PackedOutput(nn.Module):
@@ -82,13 +118,12 @@ class PackedOutput(nn.Module):
     def __init__(self, embedding: TokenEmbedding):
         super().__init__()
         self.embedding = embedding
-        weight = embedding.weight.detach()
-        self.layout = Layout(weight, by_columns(weight))
+        self.layout = Layout()
 
     def forward(self, x: Float[Tensor, "*B D"]) -> Float[Tensor, "*B V"]:
         if torch.is_grad_enabled():
             return linear(x, self.embedding.weight)
-        return self.layout(x.flatten(0, -2), None).unflatten(0, x.shape[:-1])
+        return self.layout(x, self.embedding.weight, None)
 
 
 def pack(model: nn.Module) -> nn.Module:
@@ -122,4 +157,9 @@ def _packable(weight: Tensor) -> bool:
 
 
 def _plain(weight: Tensor) -> bool:
-    return weight.device.type == "cpu" and weight.dtype == torch.float32
+    return weight.device.type == "cpu" and weight.dtype == torch.float32 and _counted(weight)
+
+
+def _counted(weight: Tensor) -> bool:
+    """Whether changes are counted: else nobody would see that a copy is of before."""
+    return not weight.is_inference()

@@ -67,7 +67,8 @@ class EvalFlags:
         from saccade.config import override
         from saccade.tasks.vocabularies import VOCABULARY
 
-        given, learned = override({}, self.set or []), ("train", "dev", "tokenizer", *VOCABULARY)
+        given = override({}, self.set or [])
+        learned = ("train", "dev", "tokenizer", "agreement", *VOCABULARY)
         idle = [f"train.{name}" for name in given.get("train", {})]
         idle += [f"task.{name}" for name in given.get("task", {}) if name in learned]
         if idle:

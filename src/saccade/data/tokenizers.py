@@ -10,7 +10,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ class Tokenizer:
         self.specials = frozenset(specials)
         self.controls = frozenset({self.pad, self.bos, self.eos})
         self.byte_level = '"ByteLevel"' in json.dumps(json.loads(inner.to_str())["decoder"])
-        self._shown = cache(self._show)
+        self._shown: dict[int, str] = {}  # pieces as people read them
 
     @property
     def vocab_size(self) -> int:
@@ -66,7 +65,8 @@ class Tokenizer:
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
         """Each piece as people read it: `▁` for a space, escapes for what cannot be printed."""
-        return [self._shown(int(i)) for i in ids]
+        shown = self._shown
+        return [shown.get(i) or shown.setdefault(i, self._show(i)) for i in map(int, ids)]
 
     def spans(self, text: str) -> list[tuple[int, int]]:
         """The characters [start, end) of each token of `encode(text)`, without outer spaces."""

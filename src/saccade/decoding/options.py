@@ -37,7 +37,9 @@ class DecodeOptions(SearchOptions):
             )
         for name in self.of_one_path:
             if self.beam > 1 and not self.sample:
-                raise InputError(f"{name} is of one path: take beam = 1, or draw")
+                raise InputError(
+                    f"{name} is of generate and of one path: there take beam = 1, or draw"
+                )
         if self.sample and self.nbest > 1:
             raise InputError("nbest is of search; to draw several outputs, give several seeds")
         self.filters()  # they check their values, also where nothing is drawn

@@ -14,6 +14,8 @@ MOST = {
     "context": 1 << 24,
 }
 
+DROPOUTS = ("dropout", "attention_dropout", "ffn_dropout")  # of a model: not of its shape
+
 
 def check_sizes(config: object, *names: str) -> None:
     """At least 1, and not absurd; a size that is unset is fine."""

@@ -12,6 +12,7 @@ from saccade.blocks.sequences import Padded
 from saccade.config import part
 from saccade.data.batches import PairBatch
 from saccade.errors import InputError
+from saccade.models.limits import DROPOUTS
 from saccade.tasks.task import Objective, Term
 
 BASELINE_WEIGHT = 0.1  # it is squared: at first it would leave the clipped gradient to itself
@@ -27,16 +28,24 @@ def translate_objective(model: Any, smoothing: float, agreement: float = 0.0) ->
 
 
 def refuse_idle_agreement(agreement: float, settings: Mapping[str, Any]) -> None:
-    """Two passes of a model differ by dropout; one that draws places learns by what came of it."""
-    if agreement and settings.get("dropout") == 0:
+    """Two passes of a model differ by dropout, and by nothing else if they are to agree."""
+    if not agreement:
+        return
+    rates = [settings[name] for name in DROPOUTS if name in settings]
+    if rates and not any(rates):
         raise InputError(
             f"task.agreement is {agreement}, but without dropout two passes are the same: "
             "set model.dropout above 0, such as 0.2"
         )
-    if agreement and part(settings.get("weighting", "soft"))[0] == "hard":
+    if part(settings.get("weighting", "soft"))[0] == "hard":
         raise InputError(
             f"task.agreement is {agreement}, but a model whose weighting is hard learns otherwise: "
             'leave it out, or set model.weighting to "soft"'
+        )
+    if part(settings.get("sampling", "none"))[0] != "none":
+        raise InputError(
+            f"task.agreement is {agreement}, but with model.sampling each pass reads words of its "
+            "own, and they need not agree: leave one of the two out"
         )
 
 
@@ -83,8 +92,8 @@ class AgreeingObjective(TranslateObjective):
             first, second, weight, gold[real], self.smoothing, self.agreement
         )
         return {
-            "loss": Term(total, batch.counts["loss"]),
-            # Part of the loss already: told apart, so that one sees it.
+            # Told without the divergence, which the gradient has: so it compares with others.
+            "loss": Term(total - self.agreement / 2 * divergence, batch.counts["loss"]),
             "divergence": Term(divergence, batch.counts["divergence"], weight=0.0),
         }, carry
 

@@ -11,13 +11,12 @@ from saccade.config import merge
 from saccade.data.tokenizers import TOKENIZERS
 from saccade.errors import InputError
 from saccade.models.contract import learns_by_counting
+from saccade.models.limits import DROPOUTS
 from saccade.tasks.vocabularies import VOCABULARY, taken_over
 from saccade.training.checkpoint import load_tensors, non_finite
 from saccade.training.run import Run, named_weights
 from saccade.training.settings import Settings, resolve
 from saccade.training.trainer import Events
-
-DROPOUTS = ("dropout", "attention_dropout", "ffn_dropout")  # of a model: not of its shape
 
 
 def alike(

@@ -335,11 +335,18 @@ def _compare(path: Path, file: Any, expected: Mapping[str, Tensor]) -> None:
 
 def average(folder: Path, chosen: Sequence[int], stem: str = "model") -> dict[str, Tensor]:
     """The mean of some checkpoints' weights, or of other tensors that they have by name."""
+    for step in chosen:
+        verify(folder / _name(step))
     found = [load_tensors(folder / _name(step) / f"{stem}.safetensors") for step in chosen]
     return {
         name: torch.stack([each[name].double() for each in found]).mean(0).to(tensor.dtype)
         for name, tensor in found[0].items()
     }
+
+
+def all_have(folder: Path, chosen: Sequence[int], stem: str) -> bool:
+    """Whether each of some checkpoints has tensors of that name."""
+    return all((folder / _name(step) / f"{stem}.safetensors").is_file() for step in chosen)
 
 
 def prune(folder: Path, keep: int, protected: Container[int]) -> None:

@@ -53,7 +53,7 @@ class Resumed:
 
         A dev set is known by what it holds, not by its name.
         """
-        same = {"task.train", "task.dev"}
+        same = {"task.train", "task.dev", "task.agreement"}  # where they are, and how it learns
         return any(key == "dev" or key.startswith("task.") for key in self.changed - same)
 
     def adjusted(self) -> Checkpoint | None:
@@ -139,7 +139,7 @@ def restore_model(run: Run, resumed: Resumed, events: Events) -> None:
     averaged = train.average > 1 and then.finished
     steps = then.averaged if averaged else [then.best_step or resumed.found.step]
     tensors = checkpoint.average(run.checkpoints, steps)
-    if "ema" in resumed.found.tensors:  # of what is learned; the rest stays as it is
+    if checkpoint.all_have(run.checkpoints, steps, "ema"):  # of what is learned; the rest stays
         tensors |= checkpoint.average(run.checkpoints, steps, "ema")
     run.write_weights(tensors, {"step": str(steps[-1])}, remedy="choose another --out")
     events.warn(
