@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from saccade.blocks import weight_layout
@@ -101,7 +102,46 @@ def test_rows_look_at_their_sources_as_by_modules(index: list[int]) -> None:
     x = torch.randn(len(index), DIM)
     with torch.no_grad():
         by_modules = memory.attend(0, attention, x.unsqueeze(1)).squeeze(1)
-        assert torch.equal(cross_step(attention)(x, memory, 0), by_modules)
+        assert torch.equal(cross_step(attention, 0, memory)(x, memory), by_modules)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("rows", [1, 3])
+@torch.no_grad()
+def test_one_short_source_is_looked_at_by_small_products(
+    bias: bool, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attention = CrossAttention(32, HEADS, Parts(bias=bias)).double().eval()
+    if bias:
+        nn.init.normal_(attention.query.bias)
+    keys, values = torch.randn(2, 2, 1, HEADS, 5, 32 // HEADS, dtype=torch.float64)
+    first = SourceMemory.of(keys, values, None)
+    memory, x = first.select(torch.zeros(rows, dtype=torch.long)), torch.randn(rows, 32).double()
+    step, numbers = cross_step(attention, 1, first), {"rtol": 0, "atol": 1e-12}
+    by_modules = memory.attend(1, attention, x.unsqueeze(1)).squeeze(1)
+    with monkeypatch.context() as patch:
+        patch.setattr(F, "scaled_dot_product_attention", None)  # nobody asks for it
+        torch.testing.assert_close(step(x, memory), by_modules, **numbers)
+    with record_attention(attention) as seen:  # who looks sees the formula
+        torch.testing.assert_close(step(x, memory), by_modules, **numbers)
+    assert seen[""][0].shape == (rows, HEADS, 1, 5)
+    with without_heads(attention, {"": [0]}):
+        switched_off = memory.attend(1, attention, x.unsqueeze(1)).squeeze(1)
+        torch.testing.assert_close(step(x, memory), switched_off, **numbers)
+    joined = memory.join(SourceMemory.of(keys + 1, values + 1, None))  # and it is one no more
+    both = torch.cat([x, x[:1]])
+    by_modules = joined.attend(1, attention, both.unsqueeze(1)).squeeze(1)
+    torch.testing.assert_close(step(both, joined), by_modules, **numbers)
+
+
+@pytest.mark.parametrize("size", [8, 9])
+@torch.no_grad()
+def test_a_long_source_is_looked_at_as_it_is(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    attention = CrossAttention(32, HEADS, Parts(bias=False)).eval()
+    memory = SourceMemory.of(*torch.randn(2, 1, 1, HEADS, size, 32 // HEADS), None)
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda query, *_: query * 0)
+    short = cross_step(attention, 0, memory)(torch.randn(1, 32), memory).any()
+    assert short == (size <= 8)
 
 
 def test_who_watches_from_the_middle_on_sees_the_weights() -> None:
@@ -187,7 +227,7 @@ def test_attention_to_the_source_keeps_its_hooks_and_overrides() -> None:
     for attention in (hooked, Backward(DIM, HEADS).eval()):
         with torch.no_grad():
             by_modules = memory.attend(0, attention, x.unsqueeze(1)).squeeze(1)
-            assert torch.equal(cross_step(attention)(x, memory, 0), by_modules)
+            assert torch.equal(cross_step(attention, 0, memory)(x, memory), by_modules)
 
 
 class Turned(SelfAttention):

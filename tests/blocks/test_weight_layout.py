@@ -124,10 +124,11 @@ def test_a_copy_is_as_good_and_its_own() -> None:
 
 
 @pytest.mark.parametrize("make", [lambda: map_and_rows()[0], lambda: pack(model()).output])
+@pytest.mark.parametrize("rows", [1, 5])
 @torch.no_grad()
-def test_it_moves_to_another_precision_and_back(make: Any) -> None:
+def test_it_moves_to_another_precision_and_back(make: Any, rows: int) -> None:
     packed = make()
-    x = torch.randn(5, 512 if isinstance(packed, PackedLinear) else 16)
+    x = torch.randn(rows, 512 if isinstance(packed, PackedLinear) else 16)
     before = packed(x)
     assert packed.double()(x.double()).dtype == torch.float64
     torch.testing.assert_close(packed.double()(x.double()).float(), before)

@@ -2,7 +2,8 @@
 
 A token is so little work that looking parts up, hooks and dropout that drops nothing take as long
 as the numbers do. `swift(module)` is a module's forward for rows (N, D), its parameters bound; the
-readable twins are the modules' own forwards and the layers' `extend`, whose bits it must give.
+readable twins are the modules' own forwards and the layers' `extend`, whose bits it must give
+(attention to one short source: whose numbers, to rounding).
 Gradients are not for here: the functions write into caches that belong to nobody's graph.
 """
 
@@ -31,7 +32,7 @@ OwnMask: TypeAlias = Bool[Tensor, "N 1 1 L"] | None
 Function = Callable[[Tensor], Tensor]
 Around = Callable[[Tensor, Function], Tensor]  # x, sublayer
 SelfStep = Callable[[Tensor, LayerCache, Tensor | None], Tensor]  # x, cache, mask
-CrossStep = Callable[[Tensor, SourceMemory, int], Tensor]  # x, sources, number of the layer
+CrossStep = Callable[[Tensor, SourceMemory], Tensor]  # x, sources
 
 
 def swift(module: nn.Module) -> Function:
@@ -118,15 +119,22 @@ def self_step(attention: SelfAttention) -> SelfStep:
     return attend
 
 
-def cross_step(attention: CrossAttention) -> CrossStep:
-    """`SourceMemory.attend` for one token a row."""
+def cross_step(attention: CrossAttention, number: int, begun: SourceMemory) -> CrossStep:
+    """`SourceMemory.attend` for one token a row, in layer `number`; `begun` is what all began with.
+
+    As long as that is one short source, it is looked at by two small products.
+    """
     known = type(attention) is CrossAttention and not _hooked(attention)
     project, output = swift(attention.query), swift(attention.output)
     heads, width = attention.heads, attention.width
+    briefly = _absorbed(attention, begun.keys[number], begun.values[number]) if known else None
+    first = begun.keys if briefly else None
 
-    def attend(x: Rows, memory: SourceMemory, number: int) -> Rows:
+    def attend(x: Rows, memory: SourceMemory) -> Rows:
         if not (known and attention.plain):
             return memory.attend(number, attention, x.unsqueeze(1)).squeeze(1)
+        if briefly is not None and memory.keys is first:
+            return briefly(x)
         keys, values = memory.keys[number], memory.values[number]
         if memory.alone:
             query = project(x).view(-1, heads, 1, width)
@@ -137,6 +145,32 @@ def cross_step(attention: CrossAttention) -> CrossStep:
         return output(memory.apart(averages.transpose(1, 2).flatten(2)))
 
     return attend
+
+
+def _absorbed(
+    attention: CrossAttention, keys: Float[Tensor, "B H S K"], values: Float[Tensor, "B H S K"]
+) -> Function | None:
+    """Attention to one short source:  softmax(x (W_q K^T) / sqrt(k)) (V W_o), by head.
+
+    The products in brackets are made once; then a row costs H S numbers each way, not D.
+    """
+    (sources, heads, size, width), maps = keys.shape, (attention.query, attention.output)
+    simple = all(type(each) in (Linear, PackedLinear) and not _hooked(each) for each in maps)
+    short = sources == 1 and 2 * size <= width  # S H <= D / 2
+    if torch.is_grad_enabled() or not (simple and short and attention.kernel):
+        return None
+    into, out = (w.unflatten(0, (heads, width)) for w in (maps[0].weight, maps[1].weight.mT))
+    scaled = keys[0] * width**-0.5  # (H, S, K)
+    asked, found = ((x @ w).flatten(0, 1) for x, w in ((scaled, into), (values[0], out)))  # (HS, D)
+    of_bias, bias = maps[0].bias, maps[1].bias
+    if of_bias is not None:
+        of_bias = (scaled @ of_bias.view(heads, width, 1)).flatten()
+
+    def look(x: Rows) -> Rows:
+        weights = F.linear(x, asked, of_bias).view(-1, heads, size).softmax(-1).flatten(1)
+        return torch.mm(weights, found) if bias is None else torch.addmm(bias, weights, found)
+
+    return look
 
 
 def read_one(

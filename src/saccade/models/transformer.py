@@ -153,9 +153,8 @@ class Transformer(nn.Module):
         )
         nothing = memory[:, :0]
         past = KeyValueCache.of(*_stack([layer.attention.project(nothing)[1:] for layer in layers]))
-        state = TransformerState(
-            past, sources, [layer.swift(number) for number, layer in enumerate(layers)]
-        )
+        steps = [layer.swift(number, sources) for number, layer in enumerate(layers)]
+        state = TransformerState(past, sources, steps)
         return state if prefix is None else self._read(prefix, state)
 
     def step(
@@ -238,16 +237,17 @@ class DecoderLayer(nn.Module):
         x = self.around_cross_attention(x, lambda h: memory.attend(number, self.cross_attention, h))
         return self.around_ffn(x, self.ffn)
 
-    def swift(self, number: int) -> DecoderStep:
+    def swift(self, number: int, sources: SourceMemory) -> DecoderStep:
         """`extend` for one token a row, by plain functions."""
-        attend, look = self_step(self.attention), cross_step(self.cross_attention)
+        attend = self_step(self.attention)
+        look = cross_step(self.cross_attention, number, sources)
         around_attention = around(self.around_attention)
         around_cross_attention = around(self.around_cross_attention)
         around_ffn, ffn = around(self.around_ffn), swift(self.ffn)
 
         def step(memory: SourceMemory, x: Tensor, cache: LayerCache, mask: Tensor | None) -> Tensor:
             x = around_attention(x, lambda h: attend(h, cache, mask))
-            x = around_cross_attention(x, lambda h: look(h, memory, number))
+            x = around_cross_attention(x, lambda h: look(h, memory))
             return around_ffn(x, ffn)
 
         return step
