@@ -134,6 +134,16 @@ def test_one_short_source_is_looked_at_by_small_products(
     torch.testing.assert_close(step(both, joined), by_modules, **numbers)
 
 
+@torch.no_grad()
+def test_one_source_that_is_padded_shows_no_padding() -> None:
+    attention = CrossAttention(32, HEADS).eval()
+    keys, values = torch.randn(2, 1, 1, HEADS, 5, 32 // HEADS)
+    memory = SourceMemory.of(keys, values, (torch.arange(5) < 3)[None, None, None])
+    x = torch.randn(1, 32)
+    by_modules = memory.attend(0, attention, x.unsqueeze(1)).squeeze(1)
+    assert torch.equal(cross_step(attention, 0, memory)(x, memory), by_modules)
+
+
 @pytest.mark.parametrize("size", [8, 9])
 @torch.no_grad()
 def test_a_long_source_is_looked_at_as_it_is(size: int, monkeypatch: pytest.MonkeyPatch) -> None:

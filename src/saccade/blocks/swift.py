@@ -127,7 +127,7 @@ def cross_step(attention: CrossAttention, number: int, begun: SourceMemory) -> C
     known = type(attention) is CrossAttention and not _hooked(attention)
     project, output = swift(attention.query), swift(attention.output)
     heads, width = attention.heads, attention.width
-    briefly = _absorbed(attention, begun.keys[number], begun.values[number]) if known else None
+    briefly = _absorbed(attention, number, begun) if known else None
     first = begun.keys if briefly else None
 
     def attend(x: Rows, memory: SourceMemory) -> Rows:
@@ -147,16 +147,15 @@ def cross_step(attention: CrossAttention, number: int, begun: SourceMemory) -> C
     return attend
 
 
-def _absorbed(
-    attention: CrossAttention, keys: Float[Tensor, "B H S K"], values: Float[Tensor, "B H S K"]
-) -> Function | None:
+def _absorbed(attention: CrossAttention, number: int, sources: SourceMemory) -> Function | None:
     """Attention to one short source:  softmax(x (W_q K^T) / sqrt(k)) (V W_o), by head.
 
     The products in brackets are made once; then a row costs H S numbers each way, not D.
     """
-    (sources, heads, size, width), maps = keys.shape, (attention.query, attention.output)
+    keys, values = sources.keys[number], sources.values[number]
+    (count, heads, size, width), maps = keys.shape, (attention.query, attention.output)
     simple = all(type(each) in (Linear, PackedLinear) and not _hooked(each) for each in maps)
-    short = sources == 1 and 2 * size <= width  # S H <= D / 2
+    short = count == 1 and sources.mask is None and 2 * size <= width  # S H <= D / 2
     if torch.is_grad_enabled() or not (simple and short and attention.kernel):
         return None
     into, out = (w.unflatten(0, (heads, width)) for w in (maps[0].weight, maps[1].weight.mT))

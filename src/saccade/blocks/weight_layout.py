@@ -33,10 +33,8 @@ class Layout:
     """
 
     def __init__(self) -> None:
-        self.of: Tensor | None = (
-            None  # the matrix laid out; how often it had changed, and its place
-        )
-        self.version = self.place = -1
+        self.of: Tensor | None = None  # the matrix laid out
+        self.version = self.place = -1  # how often it had changed by then, and where it was
 
     def __getstate__(self) -> dict[str, Any]:
         return {}  # a copy makes its own
