@@ -70,7 +70,7 @@ class Transformer(nn.Module):
         },
         "small": {
             "model": {"dim": 256, "layers": 3, "heads": 4, "ffn_dim": 1024},
-            "train": {"optimizer": {"name": "adamw", "weight_decay": 0.1}},
+            "train": {"peak_rate": 3e-3, "optimizer": {"name": "adamw", "weight_decay": 0.1}},
         },
         "base": {
             "model": {
