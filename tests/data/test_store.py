@@ -135,3 +135,13 @@ def test_a_killed_build_is_not_taken_for_whole(tmp_path, tokenizers):
     os.utime(left, (0, 0))
     build_store(folder, PAIRS, *tokenizers, "2")
     assert [path.name for path in tmp_path.iterdir()] == ["store"], "what was left is swept up"
+
+
+@pytest.mark.parametrize("name", ["source.tokens", "target.offsets"])
+def test_a_byte_that_changed_is_found(tmp_path, tokenizers, name):
+    """Of the same size, so that only what it holds can tell."""
+    whole = contents(build_store(tmp_path / "store", PAIRS, *tokenizers, "1"))
+    damaged = bytearray((tmp_path / "store" / name).read_bytes())
+    damaged[-1] ^= 0xFF
+    (tmp_path / "store" / name).write_bytes(damaged)
+    assert contents(build_store(tmp_path / "store", PAIRS, *tokenizers, "1")) == whole

@@ -278,6 +278,10 @@ def numbered(**numbers):
             "no end",
         ),
         ({"model": 3}, "no model"),
+        (
+            {"model": {"type": "WordPiece", "vocab": {}, "max_input_chars_per_word": 10**9}},
+            "max_input_chars_per_word is 1000000000, at most 256 go",
+        ),
     ],
 )
 def test_a_hostile_tokenizer_is_refused(tmp_path, changes, message):

@@ -72,7 +72,12 @@ def test_the_config_of_a_run_says_all_and_gives_the_same_again(
 
 @pytest.mark.parametrize(
     ("form", "message"),
-    [(FORMAT + 1, "format 2, this one reads up to 1; update saccade"), ('"x"', "format x")],
+    [
+        (FORMAT + 1, "format 2, this one reads up to 1; update saccade"),
+        ('"x"', "format = 'x', which no saccade wrote"),
+        ("true", "format = True, which no saccade wrote"),
+        (-3, "format = -3, which no saccade wrote"),
+    ],
 )
 def test_a_later_format_says_what_to_do(copy: Path, form: object, message: str) -> None:
     config = (copy / "config.toml").read_text()

@@ -130,7 +130,40 @@ def test_a_token_store_of_other_data_is_made_again(tmp_path: Path) -> None:
     assert set(seen) == {40}
 
 
-@pytest.mark.parametrize("content", [None, b"", b'{"source": ["a'])
+def test_the_same_data_may_lie_elsewhere(tmp_path: Path) -> None:
+    """They are known by what they hold; other data under another name are other data."""
+    files = write_corpus(tmp_path)
+    with pytest.raises(Killed):
+        train(tiny(files, {"train": {"save_every": 2}}), tmp_path / "run", update=die_at(5))
+    whole, _ = train(tiny(files, {"train": {"save_every": 2}}), tmp_path / "whole")
+    (tmp_path / "there").mkdir()
+    moved = [str(shutil.copy(file, tmp_path / "there")) for file in files]
+    config = tiny(moved, {"train": {"save_every": 2}})
+    other = tiny(write_corpus(tmp_path, "other", seed=2), {"train": {"save_every": 2}})
+    for wrong in (other, tiny(moved[::-1], {"train": {"save_every": 2}})):
+        with pytest.raises(InputError, match="the train data changed"):
+            train(wrong, tmp_path / "run", resume=True)
+    run, _ = train(config, tmp_path / "run", resume=True)
+    assert run.weights.read_bytes() == whole.weights.read_bytes()
+    assert run.config()["task"]["train"] == moved
+    with pytest.raises(InputError, match="the train data changed"):  # also of a finished run
+        train(other, run.path, resume=True)
+
+
+@pytest.mark.parametrize("content", [None, b"{", b"[]"])
+def test_a_lost_note_of_the_data_is_told_as_such(tmp_path: Path, content: bytes | None) -> None:
+    config = tiny(write_corpus(tmp_path), {"train": {"save_every": 2}})
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))
+    (tmp_path / "run" / "environment.json").unlink()
+    if content is not None:
+        (tmp_path / "run" / "environment.json").write_bytes(content)
+    with pytest.raises(InputError, match=r"environment\.json is gone or damaged"):
+        train(config, tmp_path / "run", resume=True)
+    train(config, tmp_path / "run", resume=True, accept_changes=True)
+
+
+@pytest.mark.parametrize("content", [None, b"", b'{"source": ["a', b'{"source": 3, "target": []}'])
 def test_a_dev_set_that_is_lost_is_read_again(
     tmp_path: Path, config: dict[str, Any], content: bytes | None
 ) -> None:

@@ -48,6 +48,7 @@ ROLES = {
 FILE_BYTES = 1 << 26
 PARTS = 32
 INSERTED = 16  # characters that one part may put in place of another
+WORD = 256  # characters of a word that WordPiece takes apart, in time of their square; BERT's: 100
 GROWTH, SLACK = 16, 64  # tokens, and bytes of text, for each byte that comes in
 
 
@@ -83,6 +84,12 @@ def checked(content: dict[str, Any], path: Path) -> Tokenizer:
         _check(section, known, content.get(section), path)
     if content["model"].get("dropout"):
         raise InputError(f"{path}: BPE dropout would make the same text differ; set it to null")
+    longest = content["model"].get("max_input_chars_per_word", 0)
+    if not isinstance(longest, int) or longest > WORD:
+        raise InputError(
+            f"{path}: max_input_chars_per_word is {str(longest)[:40]}, at most {WORD} go: words "
+            "that long take minutes; BERT's is 100"
+        )
     content = {**content, "truncation": None, "padding": None}  # batches are padded elsewhere
     _hide_controls(content, path)
     with guarded(f"read {path}:"):

@@ -214,9 +214,10 @@ def build_folder(folder: Path, identity: str, write: Callable[[Path], dict[str, 
     temporary.mkdir()  # with the usual mode, which mkdtemp has not: others may copy a run
     try:
         said = write(temporary)
-        sizes = {path.name: path.stat().st_size for path in sorted(temporary.iterdir())}
+        made = sorted(temporary.iterdir())
+        known = {"sizes": {path.name: path.stat().st_size for path in made}, "sums": sums(made)}
         with (temporary / MANIFEST).open("wb") as file:
-            file.write(json.dumps({"identity": identity, "sizes": sizes, **said}).encode())
+            file.write(json.dumps({"identity": identity, **known, **said}).encode())
             settle(file)
         _move(temporary, folder, identity)
     finally:
@@ -224,14 +225,29 @@ def build_folder(folder: Path, identity: str, write: Callable[[Path], dict[str, 
 
 
 def open_folder(folder: Path, identity: str | None = None) -> dict[str, Any] | None:
-    """The manifest, or None when the folder is absent, damaged or (if told) of another identity."""
+    """The manifest, or None when the folder is absent, damaged or (if told) of another identity.
+
+    Who tells the identity begins or resumes a run: then every byte is read and compared, too.
+    """
     try:
         manifest = json.loads((folder / MANIFEST).read_bytes())
-        sizes = {name: (folder / name).stat().st_size for name in manifest["sizes"]}
+        files = [folder / name for name in manifest["sizes"]]
+        sizes = {path.name: path.stat().st_size for path in files}
         same = identity is None or manifest["identity"] == identity
-        return manifest if same and manifest["sizes"] == sizes else None
+        sound = same and manifest["sizes"] == sizes
+        whole = sound and (identity is None or manifest["sums"] == sums(files))
     except (OSError, ValueError, KeyError, TypeError):
         return None
+    return manifest if whole else None
+
+
+def sums(files: Iterable[Path]) -> dict[str, str]:
+    """The SHA-256 of each file, by its name."""
+    found = {}
+    for path in files:
+        with path.open("rb") as file:
+            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
 
 
 def _move(temporary: Path, folder: Path, identity: str) -> None:

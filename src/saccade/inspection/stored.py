@@ -145,18 +145,27 @@ def _whole(found: Any) -> bool:
 
 
 def read_log(place: Path) -> list[dict[str, Any]]:
-    """The lines of a run's metrics.jsonl."""
+    """The lines of a run's metrics.jsonl; one that is cut or damaged is passed over."""
     try:
-        lines = (place / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        lines = (place / "metrics.jsonl").read_bytes().splitlines()
     except FileNotFoundError:
         return []
     found = []
     for line in lines:
         try:
             found.append(json.loads(line))
-        except ValueError:
-            continue  # the last line of a process that was killed while writing it
-    return [line for line in found if isinstance(line, dict) and "step" in line]
+        except (ValueError, RecursionError):
+            continue  # as of a process that was killed while writing it
+    return [line for line in found if _logged(line)]
+
+
+def _logged(line: Any) -> bool:
+    """Whether it is a line as training writes them: numbers by name, the step a whole one."""
+    return (
+        isinstance(line, dict)
+        and type(line.get("step")) is int
+        and all(type(value) in (int, float) for value in line.values())
+    )
 
 
 def _points(lines: Iterable[dict[str, Any]], key: str) -> list[Point]:

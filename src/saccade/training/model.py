@@ -152,5 +152,5 @@ def load(
     settings = run.settings(allow_code=allow_code, changes=changes)
     task = settings.task_class.load(settings.task, run.path)
     with torch.no_grad():
-        module = PRECISIONS[precision](load_module(run, settings, task))
+        module = PRECISIONS[precision](load_module(run, settings, task, changes))
     return Model(run, settings, task, module)

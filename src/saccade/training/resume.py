@@ -21,6 +21,8 @@ from saccade.training.trainer import Events
 
 # Nothing that was learned can be continued with another of these, accepted or not.
 FIXED = {"task.name", "model.name", "task.tokenizer"} | {f"task.{name}" for name in VOCABULARY}
+# Where data lie may change: what they hold is known, and compared.
+MOVABLE = {"task.train", "task.dev"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class Resumed:
     settings: Settings
     found: Checkpoint | None = None  # its latest
     changed: frozenset[str] = frozenset()  # keys of the config and data sets, all accepted
+    moved: bool = False  # its data are named otherwise: what they hold is still to be compared
 
     @property
     def finished(self) -> bool:
@@ -89,6 +92,9 @@ def taken_up(
     settings = decided(settings)
     refuse_contradictions(settings, theirs.train)
     changed = _changed(decided(theirs), settings)  # what was imported decided nothing
+    moved = not changed.keys().isdisjoint(MOVABLE)
+    if not accept:
+        changed = {key: told for key, told in changed.items() if key not in MOVABLE}
     if fixed := changed.keys() & FIXED:
         raise InputError(
             f"{run.path}: {changed[min(fixed)]}; what it has learned is of no use then: choose "
@@ -100,7 +106,7 @@ def taken_up(
             f"{run.path} was begun with another config: {told}. Undo the change, choose another "
             "--out, or add --accept-changes"
         )
-    return Resumed(settings, found, frozenset(changed))
+    return Resumed(settings, found, frozenset(changed), moved)
 
 
 def _changed(theirs: Settings, mine: Settings) -> dict[str, str]:
@@ -157,6 +163,11 @@ def _readable(weights: Path) -> bool:
 def check_data(run: Run, resumed: Resumed, task: Any, events: Events, *, accept: bool) -> Resumed:
     """Changed data is refused, or accepted and taken in, all of it or nothing."""
     then, now = run.environment()["data"], task.fingerprints()
+    if not then and not accept:
+        raise InputError(
+            f"{run.path}: its environment.json is gone or damaged, so nobody can tell whether the "
+            "data changed since it was begun; if they did not, add --accept-changes"
+        )
     changed = [name for name in {**then, **now} if then.get(name) != now.get(name)]
     if changed and not accept:
         raise InputError(
@@ -164,10 +175,11 @@ def check_data(run: Run, resumed: Resumed, task: Any, events: Events, *, accept:
             "it, choose another --out, or add --accept-changes"
         )
     resumed = dataclasses.replace(resumed, changed=resumed.changed | set(changed))
-    dev, stale = task.config.dev, bool(resumed.changed) or run.dev() is None
-    examples = task.examples(dev, events.warn) if dev and stale else run.dev()
-    task.store(run.tokens, events.warn if resumed.changed else _told_before)
-    return _taken_in(run, resumed, now, examples if dev else None)
+    warn = events.warn if resumed.changed else _told_before
+    dev = task.config.dev
+    examples = task.examples(dev, warn) if dev else None  # what is kept of it may be damaged
+    task.store(run.tokens, warn)
+    return _taken_in(run, resumed, now, examples)
 
 
 def _told_before(_: str) -> None:

@@ -135,7 +135,11 @@ class Run:
                 f"{self.path} is not a saccade run (its config.toml is of another kind)"
             )
         version = config["format"]
-        if not isinstance(version, int) or version > FORMAT:
+        if type(version) is not int or version < 1:
+            raise InputError(
+                f"{self.path / 'config.toml'}: format = {version!r}, which no saccade wrote"
+            )
+        if version > FORMAT:
             raise InputError(
                 f"{self.path}: written by saccade {config.get('saccade')} in format {version}, "
                 f"this one reads up to {FORMAT}; update saccade"
@@ -317,7 +321,7 @@ def build_module(settings: Settings, task: Task, *, meta: bool = False) -> nn.Mo
     return module
 
 
-def load_module(run: Run, settings: Settings, task: Task) -> nn.Module:
+def load_module(run: Run, settings: Settings, task: Task, changes: Sequence[str] = ()) -> nn.Module:
     """The model of a run; sizes are compared before anything is allocated."""
     if not run.weights.is_file():
         raise InputError(
@@ -326,7 +330,13 @@ def load_module(run: Run, settings: Settings, task: Task) -> nn.Module:
     if learns_by_counting(settings.model_class):  # its tables are as large as the data
         return _load_tables(run, build_module(settings, task))
     shapes = named_weights(build_module(settings, task, meta=True))
-    tensors = load_tensors(run.weights, shapes)
+    try:
+        tensors = load_tensors(run.weights, shapes)
+    except InputError as error:
+        if not changes:
+            raise
+        changed = ", ".join(changes)
+        raise InputError(f"{changed}: what the run learned does not fit this: {error}") from None
     if name := non_finite(tensors):
         raise InputError(f"{run.weights}: {name!r} is not finite; no model can be made of it")
     module = build_module(settings, task)

@@ -95,7 +95,7 @@ def _begun(
     resumed = taken_up(run, settings, found, allow_code=allow_code, accept=accept)
     run.tidy()
     restore_model(run, resumed, events)
-    if resumed.finished:
+    if resumed.finished and not resumed.moved:
         return None, resumed
     task = resumed.settings.task_class.load(resumed.settings.task, run.path)
     check_fits(run, resumed, task)
