@@ -24,6 +24,7 @@ from saccade.cli.demo import TRANSLATED, UNSEEN
 from saccade.data import english_french
 from saccade.errors import InputError
 from saccade.training.run import Run
+from saccade.training.signals import Interrupted
 
 pytestmark = pytest.mark.serial
 SOURCE = Path(saccade.__file__).parents[1]
@@ -229,17 +230,40 @@ def test_the_demo_keeps_the_folder_of_an_earlier_one(
 ) -> None:
     """It may be the current one, or what a link leads to: neither can be replaced."""
     folder = tmp_path / "demo"
-    (folder / "run").mkdir(parents=True)
-    for name in (".saccade-demo", "alignment.png", "run/old"):
+    for name in ("run", "run.new"):
+        (folder / name).mkdir(parents=True)
+    for name in (".saccade-demo", "alignment.png", "run/old", "run.new/left"):
         (folder / name).touch()
     (tmp_path / "link").symlink_to(folder)
     monkeypatch.chdir(folder if out == "." else tmp_path)
+    own = {".gitignore": b"*\n", ".saccade-demo": b""}
     with demo._room(Path(out)):
-        assert everything(folder) == {".gitignore": b"*\n", ".saccade-demo": b""}
+        assert everything(folder) == {**own, "alignment.png": b"", "run/old": b""}
+        (folder / "run.new").mkdir()
+        (folder / "run.new" / "weights").touch()
+        assert demo._in_place(Run(Path(out) / "run.new"), Path(out)).path == Path(out) / "run"
+        assert everything(folder) == {**own, "run/weights": b""}
     assert (tmp_path / "link").is_symlink()
 
 
-@pytest.mark.parametrize("busy", ["demo", "demo/run"])
+def test_a_demo_that_is_stopped_leaves_an_earlier_one_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "demo"
+    (folder / "run").mkdir(parents=True)
+    for name in (".saccade-demo", "alignment.png", "run/precious"):
+        (folder / name).touch()
+
+    def stopped(_: demo.DemoFlags) -> Run:
+        (folder / "run.new").mkdir()
+        raise Interrupted(signal.SIGINT)
+
+    monkeypatch.setattr(demo, "_trained", stopped)
+    assert demo.demo(flags=demo.DemoFlags(out=folder)) == 130
+    assert everything(folder).keys() >= {"alignment.png", "run/precious"}
+
+
+@pytest.mark.parametrize("busy", ["demo", "demo/run", "demo/run.new"])
 def test_a_demo_leaves_one_that_is_still_at_work_alone(tmp_path: Path, busy: str) -> None:
     """Whether it trains, scores or draws, or somebody goes on with its run."""
     folder = tmp_path / "demo"

@@ -24,11 +24,14 @@ if TYPE_CHECKING:
 
 CORPUS = "builtin:french-english"
 MARK = ".saccade-demo"  # in a folder that a demo made
-MADE = {MARK, ".gitignore", "run", "alignment.png", "alignment.svg"}  # and what it may replace
+NEW = "run.new"  # what is still being trained: an earlier demo's run stays until this one is
+RESULTS = ("run", "alignment.png", "alignment.svg")
+MADE = {MARK, ".gitignore", NEW, *RESULTS}  # what it may replace
 VOCABULARY = "task.vocab_size=1500"  # the corpus has about as many words
 AFTER_MINUTES = 0.3  # what scoring and drawing take
 ENOUGH = 500  # updates: with fewer, what it says is often wrong
 QUICK_STEPS, QUICK_TESTS = 30, 16
+QUICK = ("train.batch_tokens=256", "train.threads=1")
 UNSEEN = 2  # test sentences shown
 SHOWN = "Jane visite l'Afrique en septembre"
 TRANSLATED = (
@@ -69,10 +72,11 @@ def _shown(flags: DemoFlags) -> int | None:
     page.print("[bold]saccade demo[/]: learning French → English from the built-in corpus")
     page.print(f"[dim]{_plan(flags)}[/]\n")
     try:
-        run = _trained(flags)
+        trained = _trained(flags)
     except Interrupted as stop:
         note(f"{stop}; the demo starts anew with: {this_command(*called_with.get())}")
         return stop.exit_code
+    run = _in_place(trained, flags.out)
     model = load(run.path)
     if not flags.quick and (made := model.run.metrics()[-1]["step"]) < ENOUGH:
         page.print(f"[dim]only {made:,} updates in this time: with --minutes 5 it says more[/]")
@@ -98,11 +102,21 @@ def _room(out: Path) -> Iterator[None]:
             )
     with Run(out).locked():  # to the end: scores and pictures are still to come after the training
         (out / MARK).touch()
-        with Run(out / "run").locked():  # an earlier demo's run may be trained on
-            for name in MADE - {MARK}:  # the folder stays: it may be the current one, or a link
-                _remove(out / name)
+        with Run(out / "run").locked(), Run(out / NEW).locked():  # either may be trained on
+            _remove(out / NEW)
         (out / ".gitignore").write_text("*\n")
         yield
+
+
+def _in_place(trained: "Run", out: Path) -> "Run":
+    """Replace what an earlier demo made; its folder stays: it may be the current one, or a link."""
+    from saccade.training.run import Run
+
+    with Run(out / "run").locked():
+        for name in RESULTS:
+            _remove(out / name)
+    trained.path.rename(out / "run")
+    return Run(out / "run")
 
 
 def _remove(path: Path) -> None:
@@ -122,7 +136,7 @@ def _trained(flags: DemoFlags) -> "Run":
     from saccade.cli.train import TrainFlags, began_at, train_with
 
     chosen = TrainFlags(
-        out=flags.out / "run",
+        out=flags.out / NEW,
         model="transformer",
         preset="tiny",
         train=[f"{CORPUS}/train"],
@@ -130,7 +144,7 @@ def _trained(flags: DemoFlags) -> "Run":
         steps=QUICK_STEPS if flags.quick else None,
         minutes=None if flags.quick else max(0.1, flags.minutes - AFTER_MINUTES),
         processes=1 if flags.quick else None,
-        set=[VOCABULARY, "train.batch_tokens=256"] if flags.quick else [VOCABULARY],
+        set=[VOCABULARY, *QUICK] if flags.quick else [VOCABULARY],
     )
     (run,) = train_with(chosen, chosen.tables("translate"), [], started_at=began_at.get())
     return run
