@@ -86,7 +86,7 @@ def message(values: object, where: str = "model") -> str:
         ({"files": ["a", 2]}, "model.files.1 = 2; expected a string"),
         ({"inner": 3}, "model.inner = 3; expected a table"),
         ({"inner": {"rate": "x"}}, "model.inner.rate = 'x'; expected a number"),
-        ({"dim": 9}, "model: dim 9 is not a multiple of heads 8"),
+        ({"dim": 9}, "model.dim 9 is not a multiple of heads 8"),
         ({"cell": date(2020, 1, 2)}, "2020-01-02 is a date; put it in quotes"),
         ({"score": "\udcff"}, "model: holds text that is not Unicode"),
     ],

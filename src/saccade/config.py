@@ -140,8 +140,11 @@ def _toml_value(text: str) -> Any:
 # --- dataclasses -------------------------------------------------------------------------------
 
 
-def build(cls: type[T], values: object, where: str) -> T:
-    """The dataclass from a table of plain values; every mistake is named, one a line."""
+def build(cls: type[T], values: object, where: str, given: Iterable[str] = ()) -> T:
+    """The dataclass from a table of plain values; every mistake is named, one a line.
+
+    `given` are the keys that nobody sets, and that nobody is told of.
+    """
     from pydantic import ValidationError
 
     where = where.rstrip(".")
@@ -154,7 +157,7 @@ def build(cls: type[T], values: object, where: str) -> T:
         # but "512" is no int, and neither is true.
         return _validator(cls).validate_json(text)[""]  # type: ignore[arg-type]  # cls is hashable
     except ValidationError as error:
-        raise InputError(_mistakes(error.errors(), cls, values, where)) from None
+        raise InputError(_mistakes(error.errors(), cls, values, where, set(given))) from None
 
 
 @lru_cache(maxsize=256)
@@ -172,7 +175,9 @@ def _as_json(value: object) -> str:
     raise TypeError(f"{value} is a {type(value).__name__}; put it in quotes to make it a string")
 
 
-def _mistakes(errors: Iterable["ErrorDetails"], cls: type, values: object, where: str) -> str:
+def _mistakes(
+    errors: Iterable["ErrorDetails"], cls: type, values: object, where: str, given: set[str]
+) -> str:
     """A line for each value that is wrong, unknown keys first: they often explain a missing one."""
     unknown: list[str] = []
     known: list[str] = []
@@ -183,12 +188,15 @@ def _mistakes(errors: Iterable["ErrorDetails"], cls: type, values: object, where
         match error["type"]:
             case "unexpected_keyword_argument":
                 *outer, last = keys
-                hint = nearest(str(last), _field_names(cls, outer), path.removesuffix(str(last)))
+                names = [name for name in _field_names(cls, outer) if name not in given]
+                hint = nearest(str(last), names, path.removesuffix(str(last)))
                 unknown.append(f"unknown key {path!r}; {hint}")
             case "missing":
                 known.append(f"missing key {path!r}")
             case "value_error" | "assertion_error":
-                known.append(f"{path}: {error['ctx']['error']}")
+                said = str(error["ctx"]["error"])
+                of_field = said.split(" ", 1)[0] in _field_names(cls, keys)
+                known.append(f"{path}{'.' if of_field else ': '}{said}")
             case "json_invalid":
                 known.append(f"{path}: holds text that is not Unicode ({error['msg']})")
             case kind:

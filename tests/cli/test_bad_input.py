@@ -103,10 +103,26 @@ def test_what_is_missing_is_named(saccade: Saccade, tmp_path: Path) -> None:
     refused(saccade("train", *out), "which task?", "translate")
     refused(saccade("train", "transalte", "--train", "x", *out), "did you mean 'translate'?")
     refused(saccade("train", "translate", *out), "--train")
-    refused(saccade("train", "translate", "--train", "x"), "--out")
+    refused(saccade("train", "translate", "--train", "x"), "--out is missing: this call needs it")
     refused(saccade("models", "transfomer"), "did you mean 'transformer'?")
     refused(saccade("predict", tmp_path / "nowhere"), "not a saccade run")
     refused(saccade("check", "nothing"), "FILE.py:Class")
+
+
+def test_an_unknown_option_suggests_only_what_is_like_it(
+    saccade: Saccade, run_folder: Path
+) -> None:
+    near, far = (saccade("predict", run_folder, name, "1") for name in ("--bem", "--nope"))
+    refused(near, "error: unknown option --bem; did you mean --beam?\n")
+    refused(far, "error: unknown option --nope\n")
+
+
+def test_a_setting_that_what_was_learned_does_not_fit(
+    saccade: Saccade, corpus: Path, run_folder: Path
+) -> None:
+    data = ["--data", corpus / "train.en", corpus / "train.de"]
+    said = saccade("eval", run_folder, *data, "--set", "model.dim=32")
+    refused(said, "model.dim=32: what the run learned does not fit this: ", "embedding.weight")
 
 
 def test_no_number_is_rounded(saccade: Saccade) -> None:
@@ -154,6 +170,36 @@ def test_a_demo_of_no_time_is_refused(saccade: Saccade, tmp_path: Path, minutes:
     out = tmp_path / "demo"
     refused(saccade("demo", f"--minutes={minutes}", "--out", out), "--minutes", "above 0")
     assert not out.exists()
+
+
+@pytest.mark.parametrize("flag", ["--output", "--alignments"])
+def test_what_is_read_is_not_written(
+    saccade: Saccade, run_folder: Path, tmp_path: Path, flag: str
+) -> None:
+    texts, second, other = (tmp_path / name for name in ("texts", "second", "other"))
+    texts.write_text("the cat\n")
+    second.hardlink_to(texts)
+    predict = ["predict", run_folder, "--input", texts]
+    if flag == "--alignments":
+        predict += ["--output", other]
+    for name in (texts, second):
+        refused(saccade(*predict, flag, name), f"--input and {flag} are both {name}")
+    assert (texts.read_text(), other.exists()) == ("the cat\n", False)
+
+
+def test_the_name_that_may_be_meant_is_told(
+    saccade: Saccade, run_folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "test.en").write_text("the cat\n")
+    predict = ["predict", run_folder, "--input"]
+    meant = f"test.eng: no such file; did you mean {tmp_path / 'test.en'}?"
+    refused(saccade(*predict, tmp_path / "test.eng"), meant)
+    nowhere = tmp_path / "nowhere"
+    refused(saccade(*predict, nowhere / "a"), f"no such file; there is no folder {nowhere} either")
+    refused(
+        saccade(*predict, tmp_path / "test.en", "--output", nowhere / "a"),
+        f"cannot be written: make the folder {nowhere} first",
+    )
 
 
 def test_two_results_are_not_written_into_one_file(

@@ -20,7 +20,7 @@ MISTAKES = {
     ),
     "an unknown key": (TASK + "[train]\npeak_rat = 1\n", "unknown key 'train.peak_rat'; did you"),
     "a wrong type": (TASK + '[train]\nseed = "one"\n', "train.seed = 'one'; expected an integer"),
-    "a wrong value": (TASK + "[train]\nsteps = 0\n", "train: steps is 0, it must be at least 1"),
+    "a wrong value": (TASK + "[train]\nsteps = 0\n", "train.steps is 0, it must be at least 1"),
     "an unknown model": (TASK + '[model]\nname = "gtp"\n', "unknown model 'gtp'; did you mean"),
     "code": (TASK + '[model]\nname = "my.py:A"\n', "model 'my.py:A' is a file of code"),
 }
@@ -57,7 +57,7 @@ def test_a_mistake_in_a_run_names_its_file(saccade: Saccade, tmp_path: Path) -> 
     config.write_text(f"format = 1\n{TASK}[train]\nsteps = 0\n")
     said = saccade("predict", tmp_path, stdin=b"a\n")
     assert (said.code, said.err[:-1]) == (
-        2, f"error: {config}: train: steps is 0, it must be at least 1"
+        2, f"error: {config}: train.steps is 0, it must be at least 1"
     )  # fmt: skip
 
 

@@ -104,5 +104,5 @@ def test_predict_ends_with_what_was_odd_about_its_input(
     assert said.code == 0
     assert said.err.startswith(
         f"warning: {odd}: 1 byte order mark stripped, 3 lines ending in CR LF, 1 line with "
-        "control characters (kept), 1 line with Unicode separators (kept)\n"
+        "control characters (kept), 1 line with Unicode separators (kept), 1 blank line\n"
     )

@@ -27,6 +27,7 @@ def test_predict_gives_a_line_for_each_line(saccade: Saccade, run_folder: Path) 
     lines = said.out.split("\n")
     assert len(lines) == 7
     assert [lines[1], lines[4], lines[6]] == ["", "", ""]
+    assert ", 2 blank lines\n" in said.err
     alone = saccade("predict", run_folder, stdin=ODD.split(b"\n")[2] + b"\n")
     assert alone.out == lines[2] + "\n"
     assert saccade("predict", run_folder, stdin=b"").out == ""
@@ -106,7 +107,8 @@ def test_long_texts_are_cut_and_named(saccade: Saccade, run_folder: Path) -> Non
     streamed = saccade("predict", run_folder, "--stream", "--max-ratio", "0", stdin=text)
     assert (streamed.code, streamed.out) == (0, said.out)
     assert streamed.err == said.err.splitlines(keepends=True)[0]  # a stream counts no outputs
-    assert "standard input: 2 outputs were cut at the most tokens allowed" in said.err
+    cut = "standard input: 2 outputs were cut at the most tokens allowed (lines 1, 2)"
+    assert cut in said.err
     fits = saccade("predict", run_folder, "--beam", "1", "--json", stdin=b"a\n")
     assert (json.loads(fits.out)["finished"], "cut" in fits.err) in {(True, False), (False, True)}
 

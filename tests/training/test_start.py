@@ -379,13 +379,16 @@ def test_mean_and_spread() -> None:
 # --- the machine -------------------------------------------------------------------------------
 
 
-def test_what_the_machine_decides_is_written_down(tmp_path: Path, files: list[str]) -> None:
-    config = override(tiny(files), ["train.steps=1"])
+@pytest.mark.parametrize(("steps", "threads"), [(1, 1), (10, machine.cores())])
+def test_what_the_machine_decides_is_written_down(
+    tmp_path: Path, files: list[str], steps: int, threads: int
+) -> None:
+    config = override(tiny(files), [f"train.steps={steps}"])
     del config["train"]["processes"], config["train"]["threads"]
     run, _ = train(config, tmp_path / "run")
     written = run.config()["train"]
     assert written["processes"] == 1  # 200 tokens a batch are not worth a second
-    assert written["threads"] == machine.cores()
+    assert written["threads"] == threads
 
 
 def test_threads_are_given_back(

@@ -8,10 +8,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from cyclopts import App, CycloptsError
-from cyclopts.exceptions import UnusedCliTokensError
+from cyclopts.exceptions import MissingArgumentError, UnknownOptionError, UnusedCliTokensError
 
 from saccade.cli import (
     check,
@@ -96,7 +97,7 @@ VERBS = {
     ),
     "export": Verb(
         export_run.export,
-        "RUN --out FOLDER [OPTIONS]",
+        "RUN --to FORMAT --out FOLDER [OPTIONS]",
         "saccade export my-run --to huggingface --out my-folder",
     ),
     "models": Verb(models.models, "[NAME]", "saccade models transformer"),
@@ -223,7 +224,20 @@ def _misread(error: CycloptsError) -> str:
             f"{words!r} is no part of this call: texts are read from a file or standard input, and "
             "a setting is written --set section.key=value"
         )
+    if isinstance(error, UnknownOptionError):
+        names = [name for each in error.argument_collection if each.parse for name in each.names]
+        return _unknown(error.token.keyword or error.token.value, names)
+    given = isinstance(error, MissingArgumentError) and (error.keyword or error.tokens_so_far)
+    if isinstance(error, MissingArgumentError) and error.argument and not given:
+        return f"{error.argument.name} is missing: this call needs it"
     return str(error)
+
+
+def _unknown(option: str, names: Sequence[str]) -> str:
+    """An option that there is not; the dashes, which all have, make none similar."""
+    bare = {name.lstrip("-"): name for name in names}
+    near = get_close_matches(option.partition("=")[0].lstrip("-"), bare, n=1)
+    return f"unknown option {option}" + (f"; did you mean {bare[near[0]]}?" if near else "")
 
 
 def _work_failed(error: Exception) -> str:

@@ -19,6 +19,7 @@ from saccade.cli.alignments import ReadingFlags
 from saccade.cli.decode import EngineFlags, SearchFlags
 from saccade.cli.flags import DRAWS, LINES, SEARCH, Switch, Whole
 from saccade.cli.terminal import warn
+from saccade.data.lines import resolve
 from saccade.errors import InputError
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from saccade.training.pool import Work
 
 BLOCK = 1024  # lines read at a time
+SHOWN = 5  # numbers of lines, where many have the same to tell
 
 
 @Parameter(name="*", group=SEARCH)
@@ -75,7 +77,7 @@ class Places:
     output: str = "-"
     """A file, which appears whole when all is done; - is standard output."""
     alignments: str | None = None
-    """Write what each word looked at, as Pharaoh lines (0-0 1-2); words are what spaces part."""
+    """Write what each word of the best output looked at, as Pharaoh lines (0-0 1-2)."""
     json: Switch = False
     """One object a line: text, score, tokens and more."""
     stream: Switch = False
@@ -84,6 +86,19 @@ class Places:
     """Read \\n in a line of input, and in --stop, as a newline, as it is written in the output."""
     on_bad_utf8: Literal["stop", "replace"] = "stop"
     """What to do with a line that is not UTF-8."""
+
+    def refuse_same(self) -> None:
+        """No file is read and written, or written twice."""
+        if self.alignments is not None and _place(self.output) == _place(self.alignments):
+            both = "standard output" if self.output == "-" else self.output
+            raise InputError(
+                f"--output and --alignments are both {both}: name a file for one of them"
+            )
+        for flag, name in {"--output": self.output, "--alignments": self.alignments}.items():
+            if name is not None and "-" not in (name, self.input) and _same(name, self.input):
+                raise InputError(
+                    f"--input and {flag} are both {name}: name another file for {flag}"
+                )
 
 
 def predict(
@@ -113,9 +128,7 @@ def predict(
 
     if places.alignments is None:
         reading.refuse_idle()
-    elif _place(places.output) == _place(places.alignments):
-        both = "standard output" if places.output == "-" else places.output
-        raise InputError(f"--output and --alignments are both {both}: name a file for one of them")
+    places.refuse_same()
     model = load(run, allow_code=engine.allow_code, precision=engine.precision)
     options = decoding.options(model.task.options)
     if places.unescape:
@@ -133,9 +146,10 @@ def predict(
     with _written(places.output) as out, links as aligned, failing:
         plain = _as_nbest if options.nbest > 1 else _as_line
         show = _as_json if places.json else plain
-        unfinished = 0
+        unfinished: list[int] = []
         for number, answer in enumerate(_answers(model, places, work, engine)):
-            unfinished += not answer["finished"]
+            if not answer["finished"]:
+                unfinished.append(number + 1)
             if answer["truncated"]:
                 _warn_cut(places, number, answer["read"])
             out.write(show(number, answer))
@@ -195,7 +209,7 @@ def _blocks(places: Places) -> Iterator[tuple[int, list[str]]]:
     while texts := list(islice(lines, size)):
         yield start, [_unescaped(text) for text in texts] if places.unescape else texts
         start += len(texts)
-    if summary := TextReport(**{**counts, "empty": 0}).summary():  # a blank line is an input, too
+    if summary := TextReport(**counts).summary():
         warn(f"{_named(places.input)}: {summary}")
 
 
@@ -204,11 +218,13 @@ def _warn_cut(places: Places, number: int, read: int) -> None:
     warn(f"{line}: too long, the model read {read:,} tokens of it")
 
 
-def _tell_unfinished(places: Places, count: int, usual: "DecodeOptions") -> None:
-    if not count or usual.length is not None:  # where a length is usual, it is the end
+def _tell_unfinished(places: Places, lines: list[int], usual: "DecodeOptions") -> None:
+    if not lines or usual.length is not None:  # where a length is usual, it is the end
         return
-    outputs = "1 output was" if count == 1 else f"{count:,} outputs were"
-    told = "cut at the most tokens allowed: see --max-ratio, --max-extra and --length"
+    outputs = "1 output was" if len(lines) == 1 else f"{len(lines):,} outputs were"
+    some = ", ".join(map(str, lines[:SHOWN])) + (", ..." if len(lines) > SHOWN else "")
+    place = f"line{'s' * (len(lines) > 1)} {some}"
+    told = f"cut at the most tokens allowed ({place}): see --max-ratio, --max-extra and --length"
     warn(f"{_named(places.input)}: {outputs} {told}")
 
 
@@ -245,6 +261,14 @@ def _place(name: str) -> Path | None:
     return None if name == "-" else Path(name).resolve()  # what a link leads to: it stays one
 
 
+def _same(one: str, other: str) -> bool:
+    """Whether two names are of the same file, which is there, be it by a second link."""
+    try:
+        return Path(one).is_file() and Path(one).samefile(resolve(other))
+    except (OSError, InputError):  # what cannot be read is told when it is read
+        return False
+
+
 @contextmanager
 def _written(name: str) -> Iterator[TextIO]:
     """A file that appears whole at the end, or standard output."""
@@ -271,6 +295,9 @@ def _written(name: str) -> Iterator[TextIO]:
 def _opened(place: Path, named: str) -> TextIO:
     try:
         return place.open("w", encoding="utf-8", newline="\n", errors="replace")
+    except FileNotFoundError:
+        folder = Path(named).parent
+        raise InputError(f"{named}: cannot be written: make the folder {folder} first") from None
     except OSError as error:
         raise InputError(f"{named}: cannot be written: {error.strerror}") from None
 

@@ -190,8 +190,9 @@ def train(task: str | None = None, /, *, flags: TrainFlags) -> int | None:
 
     Precedence: default < preset < --config file < --set < flag. Ctrl-C saves; --resume continues.
 
-    Instead of files: builtin:french-english/train (or /dev, /test, or english-french) is a corpus
-    that comes along; data:NAME is a file in the folder that the variable SACCADE_DATA names.
+    Instead of files: builtin:french-english/train (or /dev, /test; or english-french,
+    english-spanish) is a corpus that comes along; data:NAME is a file in the folder that the
+    variable SACCADE_DATA names.
 
     Parameters
     ----------

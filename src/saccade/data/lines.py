@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
@@ -76,10 +77,20 @@ def resolve(path: str | Path) -> Path:
     """The file a name means; `data:...` lies under the folder that SACCADE_DATA names."""
     name, file = str(path), _place(str(path))
     if not file.exists():
-        raise InputError(f"{name}: no such file{'' if name == str(file) else f' ({file})'}")
+        place = "" if name == str(file) else f" ({file})"
+        raise InputError(f"{name}: no such file{place}{_similar(file)}")
     if file.is_dir():
         raise InputError(f"{name}: this is a folder, expected a file")
     return file
+
+
+def _similar(file: Path) -> str:
+    """What may have been meant by the name of a file that is not there."""
+    folder = file.parent
+    if not folder.is_dir():
+        return f"; there is no folder {folder} either"
+    near = get_close_matches(file.name, (path.name for path in folder.iterdir()), n=1)
+    return f"; did you mean {folder / near[0]}?" if near else ""
 
 
 def _place(name: str) -> Path:

@@ -41,7 +41,7 @@ class DecodeOptions(SearchOptions):
                     f"{name} is of generate and of one path: there take beam = 1, or draw"
                 )
         if self.sample and self.nbest > 1:
-            raise InputError("nbest is of search; to draw several outputs, give several seeds")
+            raise InputError("nbest is of search; to draw another output, give another seed")
         self.filters()  # they check their values, also where nothing is drawn
 
     @property

@@ -19,7 +19,7 @@ HEEDED = {
     "optimizer.beta2": ("optimizer.name", ADAPTIVE),
     "optimizer.eps": ("optimizer.name", ADAPTIVE),
 }
-FEW = 10  # steps, in which no second process would be started before they are over
+FEW = 10  # steps, in which a second process or thread costs more than it brings
 
 
 def decided(settings: Settings) -> Settings:
@@ -29,12 +29,14 @@ def decided(settings: Settings) -> Settings:
         return dataclasses.replace(settings, train=_one_update(train))
     if not train.budget:
         train = dataclasses.replace(train, minutes=DEFAULT_MINUTES)
+    few = train.steps is not None and train.steps < FEW
     if train.processes is None:
-        few = train.steps is not None and train.steps < FEW
         paying = 1 if few else processes_that_pay(train.device, train.batch_tokens, train.compile)
         train = dataclasses.replace(train, processes=paying)
     if train.threads is None:
-        train = dataclasses.replace(train, threads=cores() if train.processes == 1 else 1)
+        # Threads wait for each other hundreds of times a step: on a busy machine, for long.
+        alone = train.processes == 1 and not few
+        train = dataclasses.replace(train, threads=cores() if alone else 1)
     if train.average > 1 and train.save_every is None:  # by the clock only what ends by the clock
         spacing = train.eval_every if train.minutes is None else None
         if train.steps is not None:

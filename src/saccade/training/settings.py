@@ -15,6 +15,7 @@ from saccade.training.optim import SCHEDULES, OptimizerConfig
 FORMAT = 1  # of the run folder
 DEFAULT_MINUTES = 15.0  # when neither steps nor minutes nor patience say when to stop
 SECTIONS = ("task", "model", "train")
+MOST = {"processes": 512, "threads": 512}  # with many more, a library crashes or a machine does
 # What may change on resume; anything else would make another run of it.
 MAY_CHANGE = (
     "steps", "minutes", "patience", "eval_every", "save_every", "keep", "device", "threads",
@@ -44,7 +45,7 @@ class TrainConfig:
     ema: float | None = None  # decay of an exponential moving average, which becomes the model
     patience: int | None = None  # evaluations without a better one before stopping
     device: str = "auto"  # auto, cpu, cuda, mps
-    threads: int | None = None  # a process; unset: one for each of several, all cores for one
+    threads: int | None = None  # a process; unset: one each of several, or all cores (decide.py)
     precision: Literal["float32", "bfloat16"] = "float32"
     compile: bool = False
 
@@ -57,6 +58,10 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and value < lowest:
                 raise InputError(f"{name} is {value}, it must be at least {lowest}")
+        for name, highest in MOST.items():
+            value = getattr(self, name)
+            if value is not None and value > highest:
+                raise InputError(f"{name} is {value:,}, it may be {highest:,} at most")
         for name in ("minutes", "peak_rate", "clip"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
@@ -187,7 +192,7 @@ def _train_config(values: dict[str, Any]) -> TrainConfig:
 def _filled(task_class: Any, model_class: Any, values: Mapping[str, Any]) -> dict[str, Any]:
     """A model's settings with its defaults, without the sizes that come from the data."""
     placeholder = dict.fromkeys(task_class.model_field_names, 8)
-    full = unbuild(build(model_class.Config, {**values, **placeholder}, "model"))
+    full = unbuild(build(model_class.Config, {**values, **placeholder}, "model", placeholder))
     return {name: value for name, value in full.items() if name not in placeholder}
 
 
