@@ -1,11 +1,15 @@
 """The explorer in a real browser: typed, clicked and read as a person would, without a network."""
 
 import re
+import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from fastapi.testclient import TestClient
 from serving.browser import Explorer
+
+from saccade.serving.engine import Engine
 
 pytestmark = pytest.mark.serial
 TEXT = "a b c d"
@@ -30,8 +34,16 @@ def test_an_empty_page_offers_sentences_to_click(explorer: Explorer) -> None:
 
 
 def test_enter_runs_and_the_output_appears_token_by_token(
-    explorer: Explorer, client: TestClient
+    explorer: Explorer, client: TestClient, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    at_once = engine.stream
+
+    def slowly(request: Any) -> Iterator[Any]:
+        for event in at_once(request):
+            yield event
+            time.sleep(0.05)  # so small a model says all in one packet
+
+    monkeypatch.setattr(engine, "stream", slowly)
     explorer.page.evaluate(
         """() => { window.said = []; new MutationObserver(() => {
             const text = document.querySelector("[data-testid=output]")?.textContent;
@@ -176,6 +188,7 @@ def test_the_beam_tree_and_a_path_that_was_dropped(explorer: Explorer, client: T
     dropped = next(n for n, node in enumerate(nodes) if not node["kept"] and node["step"] == 2)
     explorer.page.click(f"[data-node='{dropped}']")
     explorer.page.wait_for_selector("[data-testid=returned]")
+    explorer.settle()
     assert explorer.output() != said
     explorer.page.click("[data-tab=matrix]")
     assert explorer.count(".matrix [data-axis=rows]") == 3
@@ -204,6 +217,36 @@ def test_heads_are_switched_off_and_the_difference_is_marked(
     explorer.settle()
     assert explorer.output() == before
     assert explorer.count(".head.off") == 0
+
+
+def test_an_answer_that_is_overtaken_is_not_shown(explorer: Explorer, client: TestClient) -> None:
+    explorer.ask(TEXT)
+    both = api(client, heads_off={CROSS[0]: [0, 1], CROSS[1]: [0, 1]})["text"]
+    assert both != api(client, heads_off={CROSS[0]: [0, 1]})["text"], "the answers are the same"
+    held: list[Any] = []
+    explorer.page.route(
+        "**/v1/predict", lambda route: route.continue_() if held else held.append(route)
+    )
+    for layer in (0, 1):
+        explorer.page.focus(f"[data-header-layer='{layer}']")
+        explorer.page.keyboard.press("x")
+    output = explorer.page.locator("[data-testid=output]", has_text=re.compile(f"^{both}$"))
+    output.wait_for()
+    with explorer.page.expect_response("**/v1/predict"):
+        held[0].continue_()
+    explorer.settle()
+    assert explorer.output() == both
+
+
+def test_the_focus_stays_where_it_was(explorer: Explorer) -> None:
+    """The grid is drawn anew with every answer: whoever uses keys goes on from the same head."""
+    explorer.ask(TEXT)
+    for place in ("[data-header-layer='1']", "aside .head[data-layer='1'][data-head='0']"):
+        grid = explorer.page.query_selector("aside .heads")
+        explorer.page.focus(place)
+        explorer.page.keyboard.press("x")
+        explorer.page.wait_for_function("grid => !grid.isConnected", arg=grid)
+        assert explorer.page.evaluate(f"document.activeElement.matches({place!r})")
 
 
 # --- 5: two runs ---

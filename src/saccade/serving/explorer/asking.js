@@ -27,13 +27,14 @@ export function createAsking(store) {
   }
 
   async function askRun(name, signal) {
-    const off = store.state.off[name] ?? {};
-    const anyOff = Object.keys(off).length > 0;
+    const off = store.state.off[name];
+    const anyOff = Object.keys(off ?? {}).length > 0;
     const all = anyOff ? await whole(request(name, {}), signal) : null;
     const tell = (text) => store.set({ drafts: { ...store.state.drafts, [name]: text } });
-    const found = await api.stream(request(name, off), tell, signal);
+    const found = await api.stream(request(name, off ?? {}), tell, signal);
     const now = found.predictions[0];
     keep(name, { now, searched: now, all: all ?? now, seconds: found.seconds });
+    if (store.state.off[name] !== off) await askAgain(name); // switched while it spoke
   }
 
   // Heads were switched: the same question again, beside the answer with all of them on.
@@ -41,7 +42,9 @@ export function createAsking(store) {
     const answer = store.state.answers[name];
     if (!answer) return;
     await working(async () => {
-      const now = await whole(request(name, store.state.off[name] ?? {}), control.signal);
+      const off = store.state.off[name];
+      const now = await whole(request(name, off ?? {}), control.signal);
+      if (store.state.off[name] !== off) return; // answers may overtake each other
       keep(name, { ...store.state.answers[name], now, searched: now });
     });
   }
@@ -87,6 +90,7 @@ export function createAsking(store) {
           alternatives: 0,
         };
         const found = await whole(body, control.signal);
+        if (store.state.answers[name] !== answer) return; // it is of another text or other heads
         const [fetched] = found.attention; // alone, a kind may be small enough to come whole
         const chosen = fetched.scale === 1 ? fetched : { ...attention, chosen: fetched.chosen, wanted };
         const others = answer.now.attention.map((each) => (each === attention ? chosen : each));
@@ -116,8 +120,10 @@ export function createAsking(store) {
     return (await api.post("v1/predict", body, signal)).predictions[0];
   }
 
+  // The answer stands where its draft grew.
   function keep(name, answer) {
-    store.set({ answers: { ...store.state.answers, [name]: answer } });
+    const { answers, drafts } = store.state;
+    store.set({ answers: { ...answers, [name]: answer }, drafts: { ...drafts, [name]: undefined } });
   }
 
   async function working(work) {

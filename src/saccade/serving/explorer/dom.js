@@ -25,6 +25,17 @@ export function clear(node, ...children) {
   return node;
 }
 
+// Draw boxes anew; what had the focus in one of them, known by its data, has it again.
+export function keepingFocus(boxes, draw) {
+  const held = document.activeElement;
+  const box = boxes.find((each) => each.contains(held));
+  const data = JSON.stringify(held?.dataset);
+  const alike = () => [...box.querySelectorAll("*")].filter((each) => JSON.stringify(each.dataset) === data);
+  const at = box ? alike().indexOf(held) : -1;
+  draw();
+  if (at >= 0 && !held.isConnected) alike()[at]?.focus({ preventScroll: true });
+}
+
 // An SVG picture that is `width` x `height` pixels and never stretched.
 export function picture(width, height, label, ...children) {
   const size = { width: Math.ceil(width), height: Math.ceil(height) };

@@ -2,7 +2,7 @@
 
 import { drawAsk } from "./ask.js";
 import { createAsking } from "./asking.js";
-import { clear, h } from "./dom.js";
+import { clear, h, keepingFocus } from "./dom.js";
 import { drawOutput } from "./output.js";
 import { drawPanel, sameGrids } from "./panel.js";
 import { differing, makeScene, unitsOf } from "./scene.js";
@@ -38,7 +38,7 @@ function watch(store, main) {
     drawBar(store);
     if (store.state.text) asking.ask({ keepPin: true });
   });
-  store.watch(["answers", "view", "unit", "kind", "layer", "head", "other", "theme"], shown(drawAnswers));
+  store.watch(["answers", "view", "unit", "kind", "layer", "head", "other", "theme"], shown(redraw));
   store.watch(["off"], () => {
     const changed = Object.keys(store.state.off).filter((run) => store.state.off[run] !== off[run]);
     off = store.state.off;
@@ -54,9 +54,13 @@ function watch(store, main) {
   new ResizeObserver(() => {
     if (main.clientWidth === width) return;
     width = main.clientWidth;
-    shown(drawAnswers)();
+    shown(redraw)();
   }).observe(main);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", shown(drawAnswers));
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", shown(redraw));
+}
+
+function redraw(store) {
+  keepingFocus([page.tabs, page.stage, page.panel], () => drawAnswers(store));
 }
 
 function summaryOf(store, name) {
