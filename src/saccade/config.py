@@ -225,12 +225,17 @@ def _dotted(*keys: str | int) -> str:
 
 
 def _field_names(cls: Any, keys: Sequence[str | int]) -> list[str]:
-    """The keys that the table at this place may have."""
+    """The keys that the table at this place may have; none where there is no such table."""
     for key in keys:
-        if isinstance(key, str):
-            hint = get_type_hints(cls)[key]
-            cls = next(t for t in (hint, *get_args(hint)) if is_dataclass(t))
-    return [field.name for field in fields(cls)]
+        if isinstance(key, str) and is_dataclass(cls):
+            cls = _table_in(get_type_hints(cls).get(key))
+    return [field.name for field in fields(cls)] if is_dataclass(cls) else []
+
+
+def _table_in(hint: Any) -> Any:
+    """The dataclass that a hint speaks of, as list[X] | None does of X."""
+    found = (_table_in(part) for part in get_args(hint))
+    return hint if is_dataclass(hint) else next(filter(None, found), None)
 
 
 def unbuild(instance: Any) -> dict[str, Any]:

@@ -12,9 +12,11 @@ from tiny_runs import (
     die_at,
     everything,
     tiny,
+    tiny_text,
     train,
     weights_at,
     write_corpus,
+    write_text,
 )
 
 from saccade.config import override
@@ -148,6 +150,60 @@ def test_the_same_data_may_lie_elsewhere(tmp_path: Path) -> None:
     assert run.config()["task"]["train"] == moved
     with pytest.raises(InputError, match="the train data changed"):  # also of a finished run
         train(other, run.path, resume=True)
+
+
+def test_data_that_lie_elsewhere_keep_the_bits_also_when_changes_are_accepted(
+    tmp_path: Path,
+) -> None:
+    """A carry belongs to the lanes of a batch, and these are as they were."""
+    files = [write_text(tmp_path)]
+    config = tiny_text(files, {"train": {"save_every": 2}})
+    config["model"] = {"name": "rnn", "dim": 8}
+    whole, _ = train(config, tmp_path / "whole")
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))
+    moved = [str(shutil.copy(files[0], tmp_path / "elsewhere"))]
+    config["task"]["train"] = moved
+    run, _ = train(config, tmp_path / "run", resume=True, accept_changes=True)
+    assert run.weights.read_bytes() == whole.weights.read_bytes()
+
+
+def test_a_finished_run_keeps_what_it_is_of(tmp_path: Path, config: dict[str, Any]) -> None:
+    run, _ = train(config, tmp_path / "run")
+    (tmp_path / "there").mkdir()
+    moved = [str(shutil.copy(file, tmp_path / "there")) for file in config["task"]["train"]]
+    other = write_corpus(tmp_path, "other", seed=2)
+    before = everything(run.path)
+    for change in ({"train": moved}, {"train": other, "dev": other}, {"train": other}):
+        changed = {**config, "task": {**config["task"], **change}}
+        accept = change["train"] is other
+        _, warnings = train(changed, run.path, resume=True, accept_changes=accept)
+        assert "finished" in warnings[-1]
+        assert everything(run.path) == before
+
+
+def test_what_is_named_otherwise_is_told(tmp_path: Path, config: dict[str, Any]) -> None:
+    run, _ = train(config, tmp_path / "run")
+    longer = override(config, ["train.steps=9"])
+    other = write_corpus(tmp_path, "other", seed=2)
+    with pytest.raises(InputError, match=r"the train data changed .*task\.train was .*other"):
+        train(override(longer, [f"task.train={other}"]), run.path, resume=True)
+    del longer["task"]["dev"]
+    with pytest.raises(InputError, match=r"task\.dev was \[.*is None"):
+        train(longer, run.path, resume=True)
+
+
+def test_the_same_bytes_as_a_table_are_other_data(tmp_path: Path) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("text\n" + "a b c\n" * 40)
+    recipe = {"task": {"name": "generate", "tokenizer": "characters"},
+              "model": {"name": "gpt", "dim": 8, "layers": 1, "heads": 1}}  # fmt: skip
+    config = tiny([str(text)], recipe, {"train": {"save_every": 2}})
+    with pytest.raises(Killed):
+        train(config, tmp_path / "run", update=die_at(5))
+    config["task"]["train"] = [str(shutil.copy(text, tmp_path / "text.csv"))]
+    with pytest.raises(InputError, match=r"task\.train was"):
+        train(config, tmp_path / "run", resume=True)
 
 
 @pytest.mark.parametrize("content", [None, b"{", b"[]"])

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 CORPUS = "builtin:french-english"
 MARK = ".saccade-demo"  # in a folder that a demo made
 NEW = "run.new"  # what is still being trained: an earlier demo's run stays until this one is
-RESULTS = ("run", "alignment.png", "alignment.svg")
-MADE = {MARK, ".gitignore", NEW, *RESULTS}  # what it may replace
+OLD = "run.old"  # that one, while the new one takes its place
+PICTURES = ("alignment.png", "alignment.svg")
+MADE = {MARK, ".gitignore", NEW, OLD, "run", *PICTURES}  # what it may replace
 VOCABULARY = "task.vocab_size=1500"  # the corpus has about as many words
 AFTER_MINUTES = 0.3  # what scoring and drawing take
 ENOUGH = 500  # updates: with fewer, what it says is often wrong
@@ -103,7 +104,8 @@ def _room(out: Path) -> Iterator[None]:
     with Run(out).locked():  # to the end: scores and pictures are still to come after the training
         (out / MARK).touch()
         with Run(out / "run").locked(), Run(out / NEW).locked():  # either may be trained on
-            _remove(out / NEW)
+            for name in (NEW, OLD):
+                _remove(out / name)
         (out / ".gitignore").write_text("*\n")
         yield
 
@@ -112,11 +114,16 @@ def _in_place(trained: "Run", out: Path) -> "Run":
     """Replace what an earlier demo made; its folder stays: it may be the current one, or a link."""
     from saccade.training.run import Run
 
-    with Run(out / "run").locked():
-        for name in RESULTS:
+    run = Run(out / "run")
+    with run.locked():
+        if run.path.exists():
+            run.path.rename(out / OLD)
+        trained.path.rename(run.path)
+        for name in (OLD, *PICTURES):
             _remove(out / name)
-    trained.path.rename(out / "run")
-    return Run(out / "run")
+    card = run.card.read_text(encoding="utf-8")
+    run.write_text(run.card.name, card.replace(str(trained.path), str(run.path)))
+    return run
 
 
 def _remove(path: Path) -> None:

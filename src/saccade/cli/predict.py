@@ -296,8 +296,8 @@ def _opened(place: Path, named: str) -> TextIO:
     try:
         return place.open("w", encoding="utf-8", newline="\n", errors="replace")
     except FileNotFoundError:
-        folder = Path(named).parent
-        raise InputError(f"{named}: cannot be written: make the folder {folder} first") from None
+        told = f"cannot be written: make the folder {place.parent} first"
+        raise InputError(f"{named}: {told}") from None
     except OSError as error:
         raise InputError(f"{named}: cannot be written: {error.strerror}") from None
 

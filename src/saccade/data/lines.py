@@ -12,11 +12,11 @@ import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from io import BufferedReader
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, cast
 
@@ -37,6 +37,7 @@ FOREIGN_BOMS = {  # the longer first: UTF-16's mark begins UTF-32's
 }
 MARKLESS = ("UTF-16LE", "UTF-16BE", "UTF-32LE", "UTF-32BE")
 SAMPLE = 4096  # bytes at the beginning that show in which encoding a text is
+LISTED = 10_000  # names that are compared with that of a file that is not there
 ASCII = re.compile("[\t\n\r -~]")
 LETTERS = re.compile("[\t\n\r -\u1fff]")  # the alphabets, not the symbols, Chinese or Korean
 
@@ -89,7 +90,10 @@ def _similar(file: Path) -> str:
     folder = file.parent
     if not folder.is_dir():
         return f"; there is no folder {folder} either"
-    near = get_close_matches(file.name, (path.name for path in folder.iterdir()), n=1)
+    near: list[str] = []
+    with suppress(OSError):  # a folder that nobody may list
+        some = (path.name for path in islice(folder.iterdir(), LISTED))
+        near = get_close_matches(file.name, some, n=1)
     return f"; did you mean {folder / near[0]}?" if near else ""
 
 

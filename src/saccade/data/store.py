@@ -102,7 +102,7 @@ def build_store(
         return {"dtypes": [dtype_of(tokenizer) for tokenizer in tokenizers], **asdict(report)}
 
     build_folder(folder, identity, write)
-    made = open_store(folder, identity)
+    made = open_store(folder)  # of which every byte has just been written
     assert made is not None, folder
     return made
 
@@ -236,7 +236,7 @@ def open_folder(folder: Path, identity: str | None = None) -> dict[str, Any] | N
         same = identity is None or manifest["identity"] == identity
         sound = same and manifest["sizes"] == sizes
         whole = sound and (identity is None or manifest["sums"] == sums(files))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
     return manifest if whole else None
 

@@ -64,7 +64,7 @@ def build_stream(
         return {"dtype": dtype_of(tokenizer), "unknown": unknown}
 
     build_folder(folder, identity, write)
-    made = open_stream(folder, identity)
+    made = open_stream(folder)  # of which every byte has just been written
     assert made is not None, folder
     return made
 

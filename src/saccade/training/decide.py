@@ -7,7 +7,7 @@ from saccade.errors import InputError
 from saccade.models.contract import learns_by_counting
 from saccade.training.machine import can_share_memory, cores, device_of, processes_that_pay
 from saccade.training.optim import SCHEDULES
-from saccade.training.settings import DEFAULT_MINUTES, Settings, TrainConfig
+from saccade.training.settings import DEFAULT_MINUTES, MOST, Settings, TrainConfig
 
 ADAPTIVE = ["adam", "adamw"]
 # A setting that only some choices look at: the choice, and those.
@@ -36,7 +36,7 @@ def decided(settings: Settings) -> Settings:
     if train.threads is None:
         # Threads wait for each other hundreds of times a step: on a busy machine, for long.
         alone = train.processes == 1 and not few
-        train = dataclasses.replace(train, threads=cores() if alone else 1)
+        train = dataclasses.replace(train, threads=_threads() if alone else 1)
     if train.average > 1 and train.save_every is None:  # by the clock only what ends by the clock
         spacing = train.eval_every if train.minutes is None else None
         if train.steps is not None:
@@ -45,11 +45,15 @@ def decided(settings: Settings) -> Settings:
     return dataclasses.replace(settings, train=train)
 
 
+def _threads() -> int:
+    return min(cores(), MOST["threads"])
+
+
 def _one_update(train: TrainConfig) -> TrainConfig:
     """What a model that counts needs: to read all texts once, in this process."""
     return dataclasses.replace(
         train, steps=1, minutes=None, patience=None, ema=None, average=1, accumulate=1,
-        processes=1, threads=train.threads or cores(), eval_every=None, save_every=None,
+        processes=1, threads=train.threads or _threads(), eval_every=None, save_every=None,
     )  # fmt: skip
 
 

@@ -2,10 +2,12 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from saccade.data.tables import table_reader
 from saccade.errors import InputError
 from saccade.models.contract import learns_by_counting
 from saccade.tasks.task import Plain
@@ -21,8 +23,8 @@ from saccade.training.trainer import Events
 
 # Nothing that was learned can be continued with another of these, accepted or not.
 FIXED = {"task.name", "model.name", "task.tokenizer"} | {f"task.{name}" for name in VOCABULARY}
-# Where data lie may change: what they hold is known, and compared.
-MOVABLE = {"task.train", "task.dev"}
+# Where these lie may change: what they hold is known, and compared.
+DATA = ("task.train", "task.dev")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ class Resumed:
     settings: Settings
     found: Checkpoint | None = None  # its latest
     changed: frozenset[str] = frozenset()  # keys of the config and data sets, all accepted
-    moved: bool = False  # its data are named otherwise: what they hold is still to be compared
+    moved: tuple[str, ...] = ()  # what is named otherwise: what that holds is still to be compared
+    data: Mapping[str, str] | None = None  # a mark of each data set as it is now, once compared
 
     @property
     def finished(self) -> bool:
@@ -92,9 +95,8 @@ def taken_up(
     settings = decided(settings)
     refuse_contradictions(settings, theirs.train)
     changed = _changed(decided(theirs), settings)  # what was imported decided nothing
-    moved = not changed.keys().isdisjoint(MOVABLE)
-    if not accept:
-        changed = {key: told for key, told in changed.items() if key not in MOVABLE}
+    moved = [key for key in DATA if key in changed and _read_alike(theirs, settings, key)]
+    named = tuple(changed.pop(key) for key in moved)
     if fixed := changed.keys() & FIXED:
         raise InputError(
             f"{run.path}: {changed[min(fixed)]}; what it has learned is of no use then: choose "
@@ -106,7 +108,7 @@ def taken_up(
             f"{run.path} was begun with another config: {told}. Undo the change, choose another "
             "--out, or add --accept-changes"
         )
-    return Resumed(settings, found, frozenset(changed), moved)
+    return Resumed(settings, found, frozenset(changed), named)
 
 
 def _changed(theirs: Settings, mine: Settings) -> dict[str, str]:
@@ -119,6 +121,13 @@ def _changed(theirs: Settings, mine: Settings) -> dict[str, str]:
             if was != now and (section, key) not in {("train", name) for name in MAY_CHANGE}:
                 found[f"{section}.{key}"] = f"{section}.{key} was {was!r}, is {now!r}"
     return found
+
+
+def _read_alike(theirs: Settings, mine: Settings, key: str) -> bool:
+    """Whether both name such files that the same bytes are the same data: tables, or lines."""
+    name = key.removeprefix("task.")
+    then, now = (getattr(each.task, name, None) or [] for each in (theirs, mine))
+    return bool(then) and [*map(table_reader, then)] == [*map(table_reader, now)]
 
 
 def check_fits(run: Run, resumed: Resumed, task: Any) -> None:
@@ -160,33 +169,39 @@ def _readable(weights: Path) -> bool:
         return False
 
 
-def check_data(run: Run, resumed: Resumed, task: Any, events: Events, *, accept: bool) -> Resumed:
-    """Changed data is refused, or accepted and taken in, all of it or nothing."""
+def check_data(run: Run, resumed: Resumed, task: Any, *, accept: bool) -> Resumed:
+    """Changed data is refused, or accepted: then it is still to be taken in."""
     then, now = run.environment()["data"], task.fingerprints()
-    if not then and not accept:
+    if now and not then and not accept:
         raise InputError(
-            f"{run.path}: its environment.json is gone or damaged, so nobody can tell whether the "
-            "data changed since it was begun; if they did not, add --accept-changes"
+            f"{run.path}: its environment.json is gone or damaged, or the run died while it took a "
+            "change in, so nobody can tell whether these are its data: if they are, add "
+            "--accept-changes"
         )
     changed = [name for name in {**then, **now} if then.get(name) != now.get(name)]
     if changed and not accept:
+        named = f" ({'; '.join(resumed.moved)})" if resumed.moved else ""
         raise InputError(
-            f"{run.path}: the {' and '.join(changed)} data changed since it was begun; restore "
-            "it, choose another --out, or add --accept-changes"
+            f"{run.path}: the {' and '.join(changed)} data changed since it was begun{named}; "
+            "restore it, choose another --out, or add --accept-changes"
         )
-    resumed = dataclasses.replace(resumed, changed=resumed.changed | set(changed))
+    return dataclasses.replace(resumed, changed=resumed.changed | set(changed), data=now)
+
+
+def take_in(run: Run, resumed: Resumed, task: Any, events: Events) -> Resumed:
+    """Make of the data of now what the run keeps of them, all of it or nothing."""
     warn = events.warn if resumed.changed else _told_before
     dev = task.config.dev
     examples = task.examples(dev, warn) if dev else None  # what is kept of it may be damaged
     task.store(run.tokens, warn)
-    return _taken_in(run, resumed, now, examples)
+    return _taken_in(run, resumed, examples)
 
 
 def _told_before(_: str) -> None:
     """What is odd about the data was told when the run began."""
 
 
-def _taken_in(run: Run, resumed: Resumed, data: dict[str, str], examples: Plain | None) -> Resumed:
+def _taken_in(run: Run, resumed: Resumed, examples: Plain | None) -> Resumed:
     """Whoever dies in here leaves a run that fits what it was, or says that its data changed.
 
     The checkpoint comes first: once config and data are those of now, nobody sees a change any
@@ -198,7 +213,7 @@ def _taken_in(run: Run, resumed: Resumed, data: dict[str, str], examples: Plain 
     if resumed.changed or examples != run.dev():
         run.write_environment({**run.environment(), "data": {}})
         run.write_dev(examples)
-        run.write_environment({**run.environment(), "data": data})
+        run.write_environment({**run.environment(), "data": resumed.data})
     return resumed
 
 

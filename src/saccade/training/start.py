@@ -34,6 +34,7 @@ from saccade.training.resume import (
     check_environment,
     check_fits,
     restore_model,
+    take_in,
     taken_up,
 )
 from saccade.training.run import Run, build_module, named_weights
@@ -98,8 +99,11 @@ def _begun(
     if resumed.finished and not resumed.moved:
         return None, resumed
     task = resumed.settings.task_class.load(resumed.settings.task, run.path)
+    resumed = check_data(run, resumed, task, accept=accept)
+    if resumed.finished:
+        return None, resumed
     check_fits(run, resumed, task)
-    resumed = check_data(run, resumed, task, events, accept=accept)
+    resumed = take_in(run, resumed, task, events)
     run.begin(resumed.settings)
     return task, resumed
 

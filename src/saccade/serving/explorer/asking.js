@@ -33,8 +33,10 @@ export function createAsking(store) {
     const tell = (text) => store.set({ drafts: { ...store.state.drafts, [name]: text } });
     const found = await api.stream(request(name, off ?? {}), tell, signal);
     const now = found.predictions[0];
-    keep(name, { now, searched: now, all: all ?? now, seconds: found.seconds });
+    const drafts = { ...store.state.drafts, [name]: undefined }; // the answer stands where it grew
+    keep(name, { now, searched: now, all: all ?? now, seconds: found.seconds }, { drafts });
     if (store.state.off[name] !== off) await askAgain(name); // switched while it spoke
+    else await fetchChosen([name]);
   }
 
   // Heads were switched: the same question again, beside the answer with all of them on.
@@ -46,6 +48,7 @@ export function createAsking(store) {
       const now = await whole(request(name, off ?? {}), control.signal);
       if (store.state.off[name] !== off) return; // answers may overtake each other
       keep(name, { ...store.state.answers[name], now, searched: now });
+      await fetchChosen([name]);
     });
   }
 
@@ -56,22 +59,26 @@ export function createAsking(store) {
       for (const [name, answer] of Object.entries(answers)) {
         if (answer.now !== answer.searched) keep(name, { ...answer, now: answer.searched });
       }
+      await fetchChosen();
       return;
     }
     const name = path.run ?? run;
     const body = { ...request(name, store.state.off[name] ?? {}), output_ids: path.ids, tree: false };
     await working(async () => {
       const now = await whole(body, control.signal);
-      if (store.state.path === path) keep(name, { ...store.state.answers[name], now });
+      if (store.state.path !== path) return;
+      keep(name, { ...store.state.answers[name], now });
+      await fetchChosen([name]);
     });
   }
 
-  // Of a long text only the chosen head came whole: fetch another.
-  async function fetchChosen() {
-    const { kind, layer, head, answers } = store.state;
-    for (const [name, answer] of Object.entries(answers)) {
+  // Of a long text only one head comes whole, or the average of all: fetch the chosen one.
+  async function fetchChosen(names = Object.keys(store.state.answers)) {
+    const { kind, layer, head } = store.state;
+    const wanted = `${layer} ${head}`;
+    for (const name of names) {
+      const answer = store.state.answers[name];
       const attention = answer.now.attention.find((each) => each.kind === kind) ?? answer.now.attention[0];
-      const wanted = `${layer} ${head}`;
       const there = attention?.chosen !== null && (attention?.wanted ?? "null null") === wanted;
       if (!attention || attention.scale === 1 || there) continue;
       const said = answer.now.target.tokens.filter((token) => !token.given);
@@ -89,13 +96,16 @@ export function createAsking(store) {
           tree: false,
           alternatives: 0,
         };
-        const found = await whole(body, control.signal);
-        if (store.state.answers[name] !== answer) return; // it is of another text or other heads
-        const [fetched] = found.attention; // alone, a kind may be small enough to come whole
-        const chosen = fetched.scale === 1 ? fetched : { ...attention, chosen: fetched.chosen, wanted };
-        const others = answer.now.attention.map((each) => (each === attention ? chosen : each));
-        const now = { ...answer.now, attention: others };
-        keep(name, { ...answer, now, searched: answer.now === answer.searched ? now : answer.searched });
+        const [fetched] = (await whole(body, control.signal)).attention;
+        const { state } = store;
+        const current = state.answers[name];
+        if (current?.now.target !== answer.now.target) return; // of another text, path or heads
+        if (state.kind !== kind || state.layer !== layer || state.head !== head) return;
+        // Alone, a kind may be small enough to come whole.
+        const chosen = (each) => (fetched.scale === 1 ? fetched : { ...each, chosen: fetched.chosen, wanted });
+        const heads = current.now.attention.map((each) => (each.kind === attention.kind ? chosen(each) : each));
+        const now = { ...current.now, attention: heads };
+        keep(name, { ...current, now, searched: current.now === current.searched ? now : current.searched });
       });
     }
   }
@@ -120,10 +130,8 @@ export function createAsking(store) {
     return (await api.post("v1/predict", body, signal)).predictions[0];
   }
 
-  // The answer stands where its draft grew.
-  function keep(name, answer) {
-    const { answers, drafts } = store.state;
-    store.set({ answers: { ...answers, [name]: answer }, drafts: { ...drafts, [name]: undefined } });
+  function keep(name, answer, more = {}) {
+    store.set({ answers: { ...store.state.answers, [name]: answer }, ...more });
   }
 
   async function working(work) {

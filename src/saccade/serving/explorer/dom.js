@@ -29,11 +29,11 @@ export function clear(node, ...children) {
 export function keepingFocus(boxes, draw) {
   const held = document.activeElement;
   const box = boxes.find((each) => each.contains(held));
-  const data = JSON.stringify(held?.dataset);
-  const alike = () => [...box.querySelectorAll("*")].filter((each) => JSON.stringify(each.dataset) === data);
-  const at = box ? alike().indexOf(held) : -1;
+  const data = [...(held?.attributes ?? [])].filter(({ name }) => name.startsWith("data-"));
+  const alike = data.map(({ name, value }) => `[${name}="${CSS.escape(value)}"]`).join("") || "*";
+  const at = box ? [...box.querySelectorAll(alike)].indexOf(held) : -1;
   draw();
-  if (at >= 0 && !held.isConnected) alike()[at]?.focus({ preventScroll: true });
+  if (at >= 0 && !held.isConnected) box.querySelectorAll(alike)[at]?.focus({ preventScroll: true });
 }
 
 // An SVG picture that is `width` x `height` pixels and never stretched.

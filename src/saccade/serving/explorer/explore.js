@@ -43,12 +43,13 @@ function watch(store, main) {
     const changed = Object.keys(store.state.off).filter((run) => store.state.off[run] !== off[run]);
     off = store.state.off;
     if (page.panes?.length) page.follow(page.panes);
+    store.set({ path: null }); // with other heads the tree is another
     changed.forEach((run) => asking.askAgain(run));
   });
   store.watch(["kind", "layer", "head"], () => asking.fetchChosen());
   store.watch(["path"], () => asking.followPath());
   store.watch(["hover", "pin"], shown(light));
-  store.watch(["drafts", "error", "busy"], shown(drawProgress));
+  store.watch(["drafts", "error", "busy", "path"], shown(drawProgress));
   store.watch(["unit"], () => store.set({ pin: null, hover: null }));
   let width = main.clientWidth;
   new ResizeObserver(() => {
