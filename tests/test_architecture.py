@@ -109,6 +109,38 @@ def test_no_file_runs_what_it_reads(path: Path) -> None:
     assert list(forbidden(ast.parse(path.read_text("utf-8")))) == []
 
 
+# Who may call what by itself. `swift` looks at one source without a mask, which a test holds equal.
+ONLY_IN = {
+    "tril": {"blocks/masks.py"},
+    "triu": {"blocks/masks.py"},
+    "softmax": {"blocks/masks.py", "blocks/swift.py", "decoding/sampling.py"},
+    "torch.manual_seed": {"randomness.py", "blocks/dropout.py"},
+}
+
+
+def misplaced(tree: ast.AST, place: str) -> Iterator[str]:
+    for node in ast.walk(tree):
+        called = ast.unparse(node.func) if isinstance(node, ast.Call) else ""
+        for name, places in ONLY_IN.items():
+            if (called == name or called.endswith("." + name)) and place not in places:
+                yield f"line {node.lineno}: {called}"  # type: ignore[attr-defined]
+
+
+@each_file
+def test_masks_are_made_and_applied_and_torch_is_seeded_in_one_place(path: Path) -> None:
+    place = path.relative_to(SOURCE).as_posix()
+    assert list(misplaced(ast.parse(path.read_text("utf-8")), place)) == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["x.tril(1)", "torch.triu(x)", "F.softmax(x, 1)", "x.softmax(-1)", "torch.manual_seed(1)"],
+)
+def test_the_search_for_what_is_misplaced_finds_it(source: str) -> None:
+    assert len(list(misplaced(ast.parse(source), "models/gpt.py"))) == 1
+    assert not list(misplaced(ast.parse("masked_softmax(x); g.manual_seed(1)"), "models/gpt.py"))
+
+
 @pytest.mark.parametrize(
     "source",
     [

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import AfterValidator
 
 from saccade.config import (
     build,
@@ -105,6 +106,35 @@ def test_missing_keys_are_named_and_unknown_ones_come_first() -> None:
 
 def test_a_section_that_is_no_table() -> None:
     assert message("gpt") == "model = 'gpt'; expected a table"
+
+
+def _even(value: int) -> int:
+    if value % 2:
+        raise InputError("rate is odd")
+    return value
+
+
+@dataclass(frozen=True)
+class Deep:
+    layers: list[Inner] | None = None
+    tables: dict[str, Inner] | None = None
+    rate: Annotated[int, AfterValidator(_even)] = 2
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"layers": [{"head": 4}]}, "unknown key 'm.layers.0.head'; did you mean"),
+        ({"tables": {"a": {"head": 4}}}, "unknown key 'm.tables.a.head'"),
+        ({"rate": 3}, "m.rate: rate is odd"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_named_however_deep_its_table_lies(
+    values: dict[str, Any], expected: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        build(Deep, values, "m")
+    assert str(caught.value).startswith(expected)
 
 
 def test_an_int_is_a_fine_float_and_a_list_a_fine_tuple() -> None:

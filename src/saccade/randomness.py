@@ -5,6 +5,8 @@ stored to resume, and the same draws come out whatever the number of processes.
 """
 
 import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,3 +31,16 @@ def torch_generator(seed: int, purpose: str, *place: int) -> "torch.Generator":
     import torch
 
     return torch.Generator().manual_seed(key(seed, purpose, *place))
+
+
+@contextmanager
+def seeded(number: int) -> Iterator[None]:
+    """Inside, what torch draws by itself, as for a new module's weights, follows from the number.
+
+    Outside, its state is as it was: that is the caller's.
+    """
+    import torch
+
+    with torch.random.fork_rng():
+        torch.manual_seed(number)
+        yield

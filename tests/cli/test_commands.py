@@ -211,6 +211,8 @@ def test_demo(tmp_path: Path) -> None:
     assert (out / "alignment.png").read_bytes().startswith(b"\x89PNG")
     assert "<svg" in (out / "alignment.svg").read_text()
     assert not (out / "run" / "old").exists()
+    assert "run.new" not in (out / "run" / "README.md").read_text()
+    assert not list(out.glob("run.*"))
 
 
 def test_the_demo_removes_nothing_that_it_did_not_make(tmp_path: Path) -> None:
@@ -240,9 +242,10 @@ def test_the_demo_keeps_the_folder_of_an_earlier_one(
     with demo._room(Path(out)):
         assert everything(folder) == {**own, "alignment.png": b"", "run/old": b""}
         (folder / "run.new").mkdir()
-        (folder / "run.new" / "weights").touch()
-        assert demo._in_place(Run(Path(out) / "run.new"), Path(out)).path == Path(out) / "run"
-        assert everything(folder) == {**own, "run/weights": b""}
+        new, run = Path(out) / "run.new", Path(out) / "run"
+        (new / "README.md").write_text(f"saccade predict {new}")
+        assert demo._in_place(Run(new), Path(out)).path == run
+        assert everything(folder) == {**own, "run/README.md": f"saccade predict {run}".encode()}
     assert (tmp_path / "link").is_symlink()
 
 

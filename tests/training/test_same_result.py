@@ -23,6 +23,14 @@ def test_the_same_number_gives_the_same_bits(learn: Learn) -> None:
     assert one.weights.read_bytes() != third.weights.read_bytes()
 
 
+def test_what_the_caller_draws_stays_as_it_was(learn: Learn) -> None:
+    torch.manual_seed(123)
+    drawn = torch.rand(3)
+    torch.manual_seed(123)
+    learn("model.dropout=0.1")
+    assert torch.equal(torch.rand(3), drawn)
+
+
 def test_accumulation_changes_nothing(learn: Learn) -> None:
     whole, pieces = learn(*EXACT), learn(*EXACT, "train.accumulate=3")
     assert close(load_tensors(whole.weights), load_tensors(pieces.weights), atol=1e-5)

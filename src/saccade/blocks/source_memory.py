@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from saccade.blocks.attention import CrossAttention, split_heads
+from saccade.blocks.masks import padding_mask
 from saccade.blocks.recurrent_attention import NoAttention, RecurrentAttention
 from saccade.blocks.reinforce import Choice
 
@@ -123,11 +124,11 @@ class SourceMemory:
         return kept._pointing(index)
 
     def _full_mask(self, size: int) -> Bool[Tensor, "B 1 1 S"]:
-        mask = self.mask
-        if mask is None:
+        if self.mask is None:
             _, sources, _, length, _ = self.keys.shape
-            mask = torch.ones(sources, 1, 1, length, dtype=torch.bool, device=self.keys.device)
-        return F.pad(mask, (0, size - mask.shape[-1]), value=False)
+            lengths = torch.full((sources,), length, device=self.keys.device)
+            return padding_mask(lengths, size)[:, None, None]
+        return F.pad(self.mask, (0, size - self.mask.shape[-1]), value=False)
 
 
 def _pad(store: Tensor, size: int) -> Tensor:

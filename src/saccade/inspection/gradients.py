@@ -26,7 +26,7 @@ from saccade.inspection.paper import (
     say,
     sheet,
 )
-from saccade.randomness import key, torch_generator
+from saccade.randomness import key, seeded, torch_generator
 
 if TYPE_CHECKING:  # matplotlib is imported when something is drawn
     import matplotlib.figure
@@ -97,8 +97,7 @@ def gradient_by_distance(
 
 def _measure(cell: str, start: str, study: GradientStudy) -> Gradients:
     prepare = find(STARTS, start, what="start of a cell")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(key(study.seed, "gradient study"))
+    with seeded(key(study.seed, "gradient study")):
         stack = Recurrent(study.dim, study.dim, cell=cell).double()  # 1e-40 is no number in float32
         prepare(stack, study)
     generator = torch_generator(study.seed, "gradient study", 1)

@@ -19,6 +19,7 @@ from saccade.blocks.state import State
 from saccade.errors import nearest
 from saccade.inspection.score_checks import Check, UncheckedError, near
 from saccade.models.contract import learns_by_counting, missing
+from saccade.randomness import seeded
 
 VOCABULARY = 11
 
@@ -45,11 +46,11 @@ def _generates(cls: Any) -> bool:
 
 def tiny_model(cls: Any, seed: int = 1) -> Any:
     """The model as small as its settings go, in double precision, not in training."""
-    torch.manual_seed(seed)
     config = cls.Config(**tiny_sizes(cls))
-    model = Sourceless(cls(config)) if _generates(cls) else cls(config, joint=True)
-    if learns_by_counting(cls):
-        model.model.fit([torch.randint(VOCABULARY, (1000,)).numpy()])
+    with seeded(seed):
+        model = Sourceless(cls(config)) if _generates(cls) else cls(config, joint=True)
+        if learns_by_counting(cls):
+            model.model.fit([torch.randint(VOCABULARY, (1000,)).numpy()])
     return model.double().eval()
 
 

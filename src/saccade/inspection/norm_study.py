@@ -28,7 +28,7 @@ from saccade.inspection.paper import (
     say,
     sheet,
 )
-from saccade.randomness import key, torch_generator
+from saccade.randomness import key, seeded, torch_generator
 
 if TYPE_CHECKING:  # matplotlib is imported when something is drawn
     import matplotlib.axes
@@ -121,8 +121,7 @@ def _examples(
 
 
 def _train(study: NormStudy, norm: str, batch_size: int) -> Reader:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(key(study.seed, "norm study"))
+    with seeded(key(study.seed, "norm study")):
         reader = Reader(study, norm)
     weights: list[Tensor] = list(reader.parameters())
     first, second = ([torch.zeros_like(weight) for weight in weights] for _ in range(2))

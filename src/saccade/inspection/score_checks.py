@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from saccade.blocks.masks import masked_softmax
+from saccade.randomness import seeded
 
 Check = Callable[[Any], None]  # of a class; raises AssertionError, or UncheckedError
 
@@ -32,8 +33,8 @@ def _random(*shape: int, seed: int = 1) -> Tensor:
 
 
 def _score(cls: Any) -> Any:
-    torch.manual_seed(1)
-    return cls(WIDTH, WIDTH).double().eval()
+    with seeded(1):
+        return cls(WIDTH, WIDTH).double().eval()
 
 
 def prepares_each_position_alone(cls: Any) -> None:

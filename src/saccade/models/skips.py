@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from saccade.blocks.counts import Successors, make_room
+from saccade.blocks.masks import window_mask
 from saccade.errors import InputError
 from saccade.models.ngrams import CHAINS
 
@@ -188,7 +189,7 @@ def attention_product(skips: Skips, tokens: Sequence[int]) -> AttentionProduct:
         )
     text = torch.tensor(list(tokens), dtype=torch.long)
     queries = nn.functional.one_hot(text, size).double()  # (T, V)
-    near = torch.ones(len(text), len(text)).tril(-1).triu(-skips.window).double()  # (T, T)
+    near = window_mask(len(text), skips.window, after=-1).double()  # (T, T)
     masks, values = torch.zeros(size, size).double(), torch.zeros(size, size, size).double()
     current, earlier = skips.pairs.keys // size, skips.pairs.keys % size
     masks[current, earlier] = skips.mask.double()

@@ -27,6 +27,7 @@ from saccade.inspection.model_checks import tiny_model, tiny_sizes
 from saccade.inspection.score_checks import Check, UncheckedError
 from saccade.models import MODELS
 from saccade.models.contract import learns_by_counting
+from saccade.randomness import seeded
 from saccade.tasks.metrics import Metric
 from saccade.tasks.task import Batch, Evaluation, Order, Plain, Prediction, Term, missing
 
@@ -94,8 +95,9 @@ def trial(cls: Any) -> Iterator[Trial]:
             raise UncheckedError(f"it does not take two files of lines: {error}") from None
         assert hasattr(task, "config"), f"prepare must give the task with its config, not {task!r}"
         sizes = build(model.Config, {**settings, **task.model_fields()}, "model")
-        torch.manual_seed(1)
-        yield Trial(task, task.build(model, sizes).eval(), folder, files)
+        with seeded(1):
+            made = task.build(model, sizes).eval()
+        yield Trial(task, made, folder, files)
 
 
 def fitting_model(cls: Any) -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from saccade.data.batches import split
 from saccade.errors import InputError, TrainingError
-from saccade.randomness import key
+from saccade.randomness import key, seeded
 from saccade.tasks.task import Order, Plain, Task
 from saccade.training import carry
 from saccade.training.failures import answer_of, attempted
@@ -127,8 +127,9 @@ def assemble(
     """Build model and data; the team is called once the model's size is known."""
     config = settings.train
     keep_memory()
-    torch.manual_seed(key(config.seed, "init"))
-    module = build_module(settings, task).to(device_of(config.device)).train()
+    with seeded(key(config.seed, "init")):
+        module = build_module(settings, task)
+    module = module.to(device_of(config.device)).train()
     store = task.open(run.tokens)
     if store is None:
         store = task.store(run.tokens, warn)

@@ -3,7 +3,8 @@
 import dataclasses
 import statistics
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from saccade.config import merge
 from saccade.data.lines import refuse_read_once
 from saccade.errors import InputError
 from saccade.models.contract import learns_by_counting
+from saccade.randomness import seeded
 from saccade.training import checkpoint
 from saccade.training.adapt import (
     alike,
@@ -143,18 +145,18 @@ def _train(
 ) -> None:
     """Gather a team, go on from where the run stands, and train to the end."""
     settings = resumed.settings
-    threads, teams = torch.get_num_threads(), list[Team]()
-    torch.set_num_threads(settings.train.threads or 1)
+    ending = ExitStack()
 
     def team(module: nn.Module) -> Team:
         train = settings.train
         ranks = train.processes or 1
         floats = Weights.floats(module, train.optimizer, ranks, ema=train.ema is not None)
         code = "1" if start.allow_code else "0"
-        teams.append(gather_team(ranks, floats, ["saccade.training.worker", str(run.path), code]))
-        return teams[0]
+        found = gather_team(ranks, floats, ["saccade.training.worker", str(run.path), code])
+        ending.callback(found.disband)
+        return found
 
-    try:
+    with _threads(settings.train.threads or 1), seeded(settings.train.seed), ending:
         counting = learns_by_counting(settings.model_class)
         crew = (
             assemble_counting(run, settings, task, events.warn)
@@ -166,10 +168,16 @@ def _train(
         crew.team.exchange([trainer.standing.step + 1, trainer.standing.refused])
         trainer.train()
         call(crew.learner, Command.STOP)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
     finally:
-        for each in teams:
-            each.disband()
-        torch.set_num_threads(threads)
+        torch.set_num_threads(before)
 
 
 def _take_up(trainer: Trainer, resumed: Resumed, events: Events) -> None:
