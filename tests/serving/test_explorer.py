@@ -238,6 +238,20 @@ def test_an_answer_that_is_overtaken_is_not_shown(explorer: Explorer, client: Te
     assert explorer.output() == both
 
 
+def test_with_other_heads_no_path_of_the_old_tree_is_left(explorer: Explorer) -> None:
+    explorer.page.click("[data-method=beam]")
+    explorer.ask(TEXT)
+    explorer.page.click("[data-tab=tree]")
+    explorer.page.click(".node:not(.kept) >> nth=0")
+    explorer.page.wait_for_selector("[data-testid=returned]")
+    explorer.settle()
+    explorer.page.focus("[data-header-layer='1']")
+    explorer.page.keyboard.press("x")
+    explorer.page.wait_for_selector("[data-testid=before]")
+    explorer.settle()
+    assert explorer.count("[data-testid=returned]") == 0
+
+
 def test_the_focus_stays_where_it_was(explorer: Explorer) -> None:
     """The grid is drawn anew with every answer: whoever uses keys goes on from the same head."""
     explorer.ask(TEXT)

@@ -3,9 +3,11 @@
 import json
 import re
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import pytest
+from fastapi.testclient import TestClient
 from serving.browser import Explorer
 
 from saccade.serving import trace
@@ -197,11 +199,8 @@ def test_a_text_may_begin_with_nothing_and_its_search_is_a_tree(explorer: Explor
     explorer.page.wait_for_selector("[data-testid=node]")
 
 
-def test_a_head_of_a_long_text_is_fetched_for_the_same_text(
-    explorer: Explorer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(trace, "WEIGHTS_LIMIT", 10)
-    monkeypatch.setattr(trace, "THUMBNAIL", 2)
+@pytest.mark.usefixtures("small_pictures")
+def test_a_head_of_a_long_text_is_fetched_for_the_same_text(explorer: Explorer) -> None:
     explorer.page.select_option("[data-testid=run-choice]", "story")
     explorer.page.fill("[data-number=length]", "5")
     explorer.page.fill("[data-testid=source]", "a b")
@@ -211,6 +210,62 @@ def test_a_head_of_a_long_text_is_fetched_for_the_same_text(
         explorer.page.click("aside .head[data-layer='1'][data-head='0']")
     assert len(asked.value.post_data_json["output_ids"]) == 5  # the prompt goes as text
     explorer.settle()
+
+
+def chosen(client: TestClient, text: str, layer: int, head: int) -> list[list[float]]:
+    choice = {"kinds": ["cross"], "layer": f"decoder.{layer}.cross_attention", "head": head}
+    body = {"run": "small", "texts": [text], "attention": choice}
+    found = client.post("/v1/predict", json=body).json()["predictions"][0]["attention"][0]
+    return found["chosen"]  # type: ignore[no-any-return]
+
+
+def shown_weights(explorer: Explorer) -> list[float]:
+    return [
+        float(cell)
+        for cell in explorer.page.eval_on_selector_all(
+            "[data-testid=cell]", "all => all.map(each => each.dataset.weight)"
+        )
+    ]
+
+
+@pytest.fixture
+def small_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every text is a long one, of which only the chosen head comes whole."""
+    monkeypatch.setattr(trace, "WEIGHTS_LIMIT", 10)
+    monkeypatch.setattr(trace, "THUMBNAIL", 2)
+
+
+@pytest.mark.usefixtures("small_pictures")
+def test_of_two_heads_chosen_in_a_hurry_the_last_is_shown(
+    explorer: Explorer, client: TestClient
+) -> None:
+    explorer.ask(TEXT)
+    explorer.page.click("[data-tab=matrix]")
+    held: list[Any] = []
+    explorer.page.route(
+        "**/v1/predict", lambda route: route.continue_() if held else held.append(route)
+    )
+    explorer.page.click("aside .head[data-layer='0'][data-head='0']")
+    with explorer.page.expect_response("**/v1/predict"):
+        explorer.page.click("aside .head[data-layer='1'][data-head='1']")
+    with explorer.page.expect_response("**/v1/predict"):
+        held[0].continue_()
+    explorer.settle()
+    wanted = [weight for row in chosen(client, TEXT, 1, 1) for weight in row]
+    assert shown_weights(explorer) == pytest.approx(wanted, abs=0.0051)
+
+
+@pytest.mark.usefixtures("small_pictures")
+def test_the_chosen_head_stays_chosen_for_the_next_text(
+    explorer: Explorer, client: TestClient
+) -> None:
+    explorer.ask(TEXT)
+    explorer.page.click("[data-tab=matrix]")
+    explorer.page.click("aside .head[data-layer='1'][data-head='1']")
+    explorer.settle()
+    explorer.ask("d c b a e")
+    wanted = [weight for row in chosen(client, "d c b a e", 1, 1) for weight in row]
+    assert shown_weights(explorer) == pytest.approx(wanted, abs=0.0051)
 
 
 def test_what_is_wrong_is_said_beside_the_text(explorer: Explorer) -> None:
