@@ -242,14 +242,13 @@ def test_of_two_heads_chosen_in_a_hurry_the_last_is_shown(
     explorer.ask(TEXT)
     explorer.page.click("[data-tab=matrix]")
     held: list[Any] = []
-    explorer.page.route(
-        "**/v1/predict", lambda route: route.continue_() if held else held.append(route)
-    )
-    explorer.page.click("aside .head[data-layer='0'][data-head='0']")
-    with explorer.page.expect_response("**/v1/predict"):
-        explorer.page.click("aside .head[data-layer='1'][data-head='1']")
-    with explorer.page.expect_response("**/v1/predict"):
-        held[0].continue_()
+    explorer.page.route("**/v1/predict", lambda route: held.append(route))  # noqa: PLW0108  a bound method will not do
+    for place in ("[data-layer='0'][data-head='0']", "[data-layer='1'][data-head='1']"):
+        with explorer.page.expect_request("**/v1/predict"):
+            explorer.page.click(f"aside .head{place}")
+    for route in held:  # both were asked before either was answered
+        with explorer.page.expect_response("**/v1/predict"):
+            route.continue_()
     explorer.settle()
     wanted = [weight for row in chosen(client, TEXT, 1, 1) for weight in row]
     assert shown_weights(explorer) == pytest.approx(wanted, abs=0.0051)
