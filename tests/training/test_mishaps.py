@@ -203,7 +203,8 @@ def test_what_to_do_when_out_of_memory_helps(
         return forward(self, batch, carry)
 
     monkeypatch.setattr(TranslateObjective, "forward", greedy)
-    with pytest.raises(TrainingError, match="out of memory") as told:
+    where = r"out of memory in update \d+ \(epoch 1, batch \d+, \d+ examples from \d+\)"
+    with pytest.raises(TrainingError, match=where) as told:
         train(tiny(files), tmp_path / "run")
     remedied = override(tiny(files), [remedy])
     run, _ = train(remedied, tmp_path / "run", **advised(told.value))

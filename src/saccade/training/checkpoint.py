@@ -163,8 +163,8 @@ def _check_space(folder: Path, tensors: Mapping[str, Mapping[str, Tensor]]) -> N
     free = shutil.disk_usage(folder).free
     if free < needed:
         raise TrainingError(
-            f"{folder}: a checkpoint needs {needed / 1e6:,.0f} MB and {free / 1e6:,.0f} MB are "
-            "free; make room (earlier checkpoints are intact)"
+            f"{folder}: a checkpoint needs {needed:,} bytes and {free:,} are free; "
+            "make room (earlier checkpoints are intact)"
         )
 
 

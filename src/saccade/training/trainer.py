@@ -136,9 +136,10 @@ class Trainer:
 
     def _guarded(self, loop: Iterator[Update]) -> Update:
         memory = (
-            f"in update {self.standing.step + 1}, a batch of up to {self.config.batch_tokens} "
-            f"positions a side; raise train.accumulate (now {self.config.accumulate}, same result "
-            f"in smaller pieces) or lower train.batch_tokens, then {AGAIN}"
+            f"in update {self.standing.step + 1} ({self._batch(self.standing.step)}), of up to "
+            f"{self.config.batch_tokens} positions a side; raise train.accumulate (now "
+            f"{self.config.accumulate}, same result in smaller pieces) or lower "
+            f"train.batch_tokens, then {AGAIN}"
         )
         with told(memory=memory, numbers=self.calmer):
             return next(loop)
@@ -151,10 +152,9 @@ class Trainer:
         else:
             standing.refused += 1
             standing.refused_in_a_row += 1
-            epoch, index, rows = self.crew.order.at(update.step - 1)
             self.events.warn(
-                f"update {update.step} was not applied: a loss or gradient is not finite (epoch "
-                f"{epoch + 1}, batch {index + 1}, {len(rows)} examples from {rows.flat[0]})"
+                f"update {update.step} was not applied: a loss or gradient is not finite "
+                f"({self._batch(update.step - 1)})"
             )
         if standing.refused_in_a_row >= REFUSED_IN_A_ROW:
             raise TrainingError(
@@ -167,6 +167,11 @@ class Trainer:
                 "grad_norm": update.grad_norm, "tokens": standing.tokens, **update.losses,
             }  # fmt: skip
             self._log(line)
+
+    def _batch(self, step: int) -> str:
+        """Which one it is, for who looks for it in the data."""
+        epoch, index, rows = self.crew.order.at(step)
+        return f"epoch {epoch + 1}, batch {index + 1}, {len(rows)} examples from {rows.flat[0]}"
 
     def _log(self, line: dict[str, Any]) -> None:
         """A line of metrics.jsonl; a full disk or a score that is no number stops nothing."""
