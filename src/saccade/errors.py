@@ -14,6 +14,10 @@ class TrainingError(RuntimeError):
     """The work itself failed (exit code 1); what was saved before is intact."""
 
 
+class TooShortError(TrainingError):
+    """The time was over before anything was learned."""
+
+
 class Terminated(SystemExit):
     """SIGTERM came while there was nothing to save; unlike another SystemExit, no code's doing."""
 

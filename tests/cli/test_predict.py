@@ -1,12 +1,15 @@
 """saccade predict: a line in, a line out, by whatever number of workers."""
 
+import gzip
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from cli.conftest import Said
+from tiny_runs import everything
 
 from saccade.cli import predict
 from saccade.data import batches
@@ -162,6 +165,42 @@ def test_output_replaces_files_alone(saccade: Saccade, run_folder: Path, tmp_pat
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o444, 0o777])
+@pytest.mark.parametrize("flag", ["--output", "--alignments"])
+@pytest.mark.parametrize("part", ["model.safetensors", "config.toml", "evals/new.json"])
+def test_no_part_of_a_run_is_written_over(
+    saccade: Saccade, run_folder: Path, flag: str, part: str
+) -> None:
+    before = everything(run_folder)
+    said = saccade("predict", run_folder, flag, run_folder / part, stdin=b"the cat\n")
+    assert said.code == 2
+    assert "is a part of the run" in said.err
+    assert everything(run_folder) == before
+
+
+def test_an_output_may_be_gzipped(saccade: Saccade, run_folder: Path, tmp_path: Path) -> None:
+    plain = saccade("predict", run_folder, stdin=b"the cat\na dog\n").out
+    saccade("predict", run_folder, "--output", tmp_path / "o.GZ", stdin=b"the cat\na dog\n")
+    assert gzip.decompress((tmp_path / "o.GZ").read_bytes()).decode() == plain
+
+
+def test_what_an_unfinished_run_predicts_is_told_as_such(
+    saccade: Saccade, run_folder: Path, tmp_path: Path
+) -> None:
+    assert "unfinished" not in saccade("predict", run_folder, stdin=b"the cat\n").err
+    shutil.copytree(run_folder, tmp_path / "run")
+    (tmp_path / "run" / "README.md").unlink()
+    said = saccade("predict", tmp_path / "run", stdin=b"the cat\n")
+    assert said.code == 0
+    assert "is unfinished" in said.err
+    assert "--resume" in said.err
+
+
+def test_one_choice_is_one_path(saccade: Saccade, run_folder: Path) -> None:
+    said = saccade("predict", run_folder, "--nbest", "3", "--choices", "1", stdin=b"the cat\n")
+    assert said.code == 2
+    assert "there is one path" in said.err
+
+
 def test_output_keeps_who_may_read_a_file(
     saccade: Saccade, run_folder: Path, tmp_path: Path, mode: int
 ) -> None:

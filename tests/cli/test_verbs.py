@@ -205,6 +205,8 @@ def test_scores_of_other_data_are_not_replaced_without_a_word(
         (tmp_path / "other.tsv").write_text(text)
         said.append(saccade("eval", run_folder, "--data", tmp_path / "other.tsv", "--beam", 1).err)
     assert ["are replaced: --name keeps both" in each for each in said] == [False, False, True]
+    wider = saccade("eval", run_folder, "--data", tmp_path / "other.tsv", "--beam", 2)
+    assert "the scores of the same data by other settings, kept as other" in wider.err
 
 
 def test_eval_reads_columns_and_bad_bytes_as_told(

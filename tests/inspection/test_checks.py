@@ -44,6 +44,24 @@ def test_ours_keep_every_promise(cls: Any, check: Check) -> None:
         check(cls)
 
 
+class Unrelated(torch.nn.Module):
+    """It has the methods and not the rest, which a Transformer asks for."""
+
+    def __init__(self, *_: int) -> None:
+        super().__init__()
+
+    def prepare(self, memory: Any) -> Any:
+        return memory
+
+    def forward(self, query: Any, keys: Any) -> Any:
+        return query @ keys.mT
+
+
+def test_a_score_extends_ours() -> None:
+    with pytest.raises(AssertionError, match=r"must extend saccade\.blocks\.scores\.Score"):
+        score_checks.scores_every_pair(Unrelated)
+
+
 class MixesPositions(Dot):
     def prepare(self, memory: Any) -> Any:
         return memory.cumsum(-2)

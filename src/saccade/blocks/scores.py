@@ -208,6 +208,8 @@ def score_part(value: str | Mapping[str, Any]) -> tuple[type[Score], dict[str, A
     """The score that `model.score` names, and its parameters, which it has."""
     name, parameters = part(value, "model.score")
     kind = find(SCORES, name, what="model.score")
+    if not (isinstance(kind, type) and issubclass(kind, Score)):
+        raise InputError(f"model.score {name!r} must extend saccade.blocks.scores.Score")
     return kind, fitting(kind, parameters, "model.score")
 
 

@@ -10,6 +10,7 @@ from cyclopts import Parameter
 from saccade.cli.flags import Switch, Whole
 from saccade.cli.progress import clock
 from saccade.cli.terminal import console, note, say, warn
+from saccade.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,6 +64,8 @@ def compare(
     """
     from saccade.inspection import comparison
 
+    if flags.out is not None and flags.out.exists() and not flags.out.is_dir():
+        raise InputError(f"--out {flags.out} is a file; name a folder")
     found = comparison.compare(runs, flags.evaluation, **flags.given())
     for text in found.notes:
         warn(text)

@@ -14,7 +14,7 @@ from cyclopts import Parameter
 from saccade.cli.decode import EngineFlags, SearchFlags
 from saccade.cli.flags import Switch
 from saccade.cli.terminal import console, note, this_command
-from saccade.errors import InputError, install
+from saccade.errors import InputError, TooShortError, TrainingError, install
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -153,7 +153,13 @@ def _trained(flags: DemoFlags) -> "Run":
         processes=1 if flags.quick else None,
         set=[VOCABULARY, *QUICK] if flags.quick else [VOCABULARY],
     )
-    (run,) = train_with(chosen, chosen.tables("translate"), [], started_at=began_at.get())
+    try:
+        (run,) = train_with(chosen, chosen.tables("translate"), [], started_at=began_at.get())
+    except TooShortError:
+        raise TrainingError(
+            f"{flags.minutes:g} minutes were over before it could learn: on this machine, or with "
+            "so much else at work, the demo needs more --minutes"
+        ) from None
     return run
 
 

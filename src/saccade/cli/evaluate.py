@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from saccade.cli.alignments import AlignmentFlags
 from saccade.cli.decode import EngineFlags, SearchFlags
 from saccade.cli.flags import Switch, named_columns
-from saccade.cli.terminal import say, warn
+from saccade.cli.terminal import say, tell_unfinished, warn
 from saccade.errors import InputError
 
 USUAL_NAME = 120  # bytes at most of a name that is made of the files'
@@ -115,6 +115,7 @@ def evaluate(
     model = load(
         run, allow_code=engine.allow_code, precision=engine.precision, changes=changes
     )  # fmt: skip
+    tell_unfinished(model.run)
     flags.tell(model.task)
     made = _how(model, flags, decoding) | {"precision": engine.precision}
     examples = model.task.examples(flags.data, warn)
@@ -125,8 +126,8 @@ def evaluate(
     evaluation = scored if links is None else links.beside(scored)
     for told in evaluation.warnings:
         warn(told)
-    if _other_data(model.run.evaluation(name).get("by_example", []), evaluation.examples):
-        warn(f"the scores of other data, kept as {name}, are replaced: --name keeps both")
+    if replaced := _replaced(model.run.evaluation(name), evaluation):
+        warn(f"the scores of {replaced}, kept as {name}, are replaced: --name keeps both")
     # Said before it is kept: the scores of a run that cannot be written to are not lost.
     if flags.json:
         say(json.dumps(evaluation_json(evaluation, examples=False), ensure_ascii=False))
@@ -156,10 +157,16 @@ def _how(model: "Model", flags: EvalFlags, decoding: SearchFlags) -> dict[str, A
     return changed
 
 
-def _other_data(kept: list[dict[str, Any]], now: list[dict[str, Any]]) -> bool:
+def _replaced(kept: dict[str, Any], now: "Evaluation") -> str | None:
+    """What is lost when scores take the place of these; None when it is nothing."""
     from saccade.inspection.comparison import asked
 
-    return bool(kept) and [*map(asked, kept)] != [*map(asked, now)]
+    rows = kept.get("by_example", [])
+    if rows and [*map(asked, rows)] != [*map(asked, now.examples)]:
+        return "other data"
+    made = json.loads(json.dumps(now.decoding))
+    other = rows and kept.get("decoding", made) != made
+    return "the same data by other settings" if other else None
 
 
 def _sides(evaluation: "Evaluation") -> tuple[list[str], list[str]]:

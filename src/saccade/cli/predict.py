@@ -1,5 +1,6 @@
 """saccade predict: one line of output for each line of input, in order."""
 
+import gzip
 import json
 import os
 import shutil
@@ -11,15 +12,15 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, cast
 
 from cyclopts import Parameter
 
 from saccade.cli.alignments import ReadingFlags
 from saccade.cli.decode import EngineFlags, SearchFlags
 from saccade.cli.flags import DRAWS, LINES, SEARCH, Switch, Whole
-from saccade.cli.terminal import warn
-from saccade.data.lines import resolve
+from saccade.cli.terminal import tell_unfinished, warn
+from saccade.data.lines import packed, resolve
 from saccade.errors import InputError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ class Places:
     input: str = "-"
     """A file of lines, .gz too; - is standard input."""
     output: str = "-"
-    """A file, which appears whole when all is done; - is standard output."""
+    """A file, .gz too, which appears whole when all is done; - is standard output."""
     alignments: str | None = None
     """Write what each word of the best output looked at, as Pharaoh lines (0-0 1-2)."""
     json: Switch = False
@@ -88,7 +89,9 @@ class Places:
     """What to do with a line that is not UTF-8."""
 
     def refuse_same(self) -> None:
-        """No file is read and written, or written twice."""
+        """No file is read and written, or written twice, and none is a run's own."""
+        from saccade.training.run import run_around
+
         if self.alignments is not None and _place(self.output) == _place(self.alignments):
             both = "standard output" if self.output == "-" else self.output
             raise InputError(
@@ -99,6 +102,8 @@ class Places:
                 raise InputError(
                     f"--input and {flag} are both {name}: name another file for {flag}"
                 )
+            if name not in (None, "-") and (found := run_around(Path(name))) is not None:
+                raise InputError(f"{flag} {name} is a part of the run {found}: name another file")
 
 
 def predict(
@@ -130,6 +135,7 @@ def predict(
         reading.refuse_idle()
     places.refuse_same()
     model = load(run, allow_code=engine.allow_code, precision=engine.precision)
+    tell_unfinished(model.run)
     options = decoding.options(model.task.options)
     if places.unescape:
         options = replace(options, stop=[_unescaped(stop) for stop in options.stop])
@@ -294,6 +300,8 @@ def _written(name: str) -> Iterator[TextIO]:
 
 def _opened(place: Path, named: str) -> TextIO:
     try:
+        if packed(named):
+            return cast(TextIO, gzip.open(place, "wt", encoding="utf-8", newline="\n"))
         return place.open("w", encoding="utf-8", newline="\n", errors="replace")
     except FileNotFoundError:
         told = f"cannot be written: make the folder {place.parent} first"

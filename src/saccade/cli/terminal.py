@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from saccade.training.run import Run
+
 
 def say(text: str = "") -> None:
     """A line of the answer."""
@@ -25,6 +27,13 @@ def note(text: str) -> None:
 
 def warn(text: str) -> None:
     note(f"warning: {text}")
+
+
+def tell_unfinished(run: "Run") -> None:
+    """What a training that was interrupted has so far is not what it will be."""
+    if not run.card.is_file():
+        step = max((line["step"] for line in run.metrics()), default=0)
+        warn(f"{run.path} is unfinished (step {step:,} or later): train it on with --resume")
 
 
 def this_command(*arguments: object) -> str:

@@ -53,7 +53,7 @@ class TextReport:
     separators: int = field(default=0, metadata={"say": "line{s} with Unicode separators (kept)"})
     empty: int = field(default=0, metadata={"say": "blank line{s}"})
     bad_utf8: int = field(
-        default=0, metadata={"say": "line{s} of invalid UTF-8 (replaced/skipped)"}
+        default=0, metadata={"say": "line{s} of invalid UTF-8, replaced or skipped as was asked"}
     )
     dropped: int = field(default=0, metadata={"say": "pair{s} dropped (a side blank or skipped)"})
 
@@ -69,9 +69,14 @@ def file_names(files: str | Path | Sequence[str | Path]) -> list[str]:
     return [str(file) for file in ([files] if isinstance(files, (str, Path)) else files)]
 
 
+def packed(name: str) -> bool:
+    """Whether a file is gzipped: its name says so, in whatever case."""
+    return name.lower().endswith(".gz")
+
+
 def unpacked(name: str) -> str:
-    """What a file is called without the .gz of a packed one, in whatever case it is written."""
-    return name[: -len(".gz")] if name.lower().endswith(".gz") else name
+    """What a file is called without the .gz of a packed one."""
+    return name[: -len(".gz")] if packed(name) else name
 
 
 def resolve(path: str | Path) -> Path:

@@ -40,6 +40,10 @@ class DecodeOptions(SearchOptions):
                 raise InputError(
                     f"{name} is of generate and of one path: there take beam = 1, or draw"
                 )
+        if self.choices == 1 and self.nbest > 1:
+            raise InputError(
+                f"nbest is {self.nbest}, but with choices = 1 there is one path: raise choices"
+            )
         if self.sample and self.nbest > 1:
             raise InputError("nbest is of search; to draw another output, give another seed")
         self.filters()  # they check their values, also where nothing is drawn

@@ -273,6 +273,10 @@ def _short(given: dict[str, str]) -> str:
     return repr(text if len(text) <= 40 else text[:39] + "…")
 
 
+def _told(setting: Any) -> str:
+    return " ".join(setting) if isinstance(setting, list) else str(setting)
+
+
 def _notes(runs: Sequence[ComparedRun], stored: Sequence[dict[str, Any]]) -> list[str]:
     """Differences in how the scores were made."""
     found = []
@@ -284,7 +288,7 @@ def _notes(runs: Sequence[ComparedRun], stored: Sequence[dict[str, Any]]) -> lis
     ways = [each.get("decoding", {}) for each in stored]
     keys = dict.fromkeys(key for way in ways for key in way)
     for key in keys:
-        values = dict.fromkeys(str(way.get(key, "unknown")) for way in ways)
+        values = dict.fromkeys(_told(way.get(key, "unknown")) for way in ways)
         if len(values) > 1:
             found.append(f"decoded with different {key}: {', '.join(values)}")
     return found

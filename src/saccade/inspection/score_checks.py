@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from saccade.blocks.masks import masked_softmax
+from saccade.blocks.scores import Score
 from saccade.randomness import seeded
 
 Check = Callable[[Any], None]  # of a class; raises AssertionError, or UncheckedError
@@ -33,6 +34,7 @@ def _random(*shape: int, seed: int = 1) -> Tensor:
 
 
 def _score(cls: Any) -> Any:
+    assert issubclass(cls, Score), "a score must extend saccade.blocks.scores.Score"
     with seeded(1):
         return cls(WIDTH, WIDTH).double().eval()
 

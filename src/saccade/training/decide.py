@@ -1,6 +1,7 @@
 """What a config leaves open is decided here by the machine; what cannot go together is refused."""
 
 import dataclasses
+from collections.abc import Callable
 from operator import attrgetter
 
 from saccade.errors import InputError
@@ -55,6 +56,15 @@ def _one_update(train: TrainConfig) -> TrainConfig:
         train, steps=1, minutes=None, patience=None, ema=None, average=1, accumulate=1,
         processes=1, threads=train.threads or _threads(), eval_every=None, save_every=None,
     )  # fmt: skip
+
+
+def warn_of_crowd(train: TrainConfig, warn: Callable[[str], None]) -> None:
+    """More processes than cores give the same bits, and wait for each other."""
+    if (train.processes or 1) > cores():
+        warn(
+            f"train.processes is {train.processes}, and there are {cores()} cores: they wait for "
+            "each other, which is slow"
+        )
 
 
 def refuse_contradictions(settings: Settings, begun: TrainConfig | None = None) -> None:

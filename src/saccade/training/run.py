@@ -4,6 +4,7 @@ import json
 import math
 import os
 import platform
+import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -33,6 +34,11 @@ from saccade.training.machine import cores
 from saccade.training.settings import FORMAT, Settings, resolve
 from saccade.version import __version__
 
+# What a run consists of: nobody else's output goes there.
+PARTS = re.compile(
+    r"(config\.toml|.*\.safetensors|tokenizer.*\.json|task\.json|environment\.json|dev\.json|"
+    r"metrics\.jsonl|README\.md|checkpoints|evals|tokens|tensorboard)"
+)
 MARK = ".saccade-preparing"  # there while a run is being prepared: what is beside it may be wiped
 
 
@@ -227,6 +233,15 @@ class Run:
     def _write_json(self, name: str, values: Mapping[str, Any]) -> None:
         text = json.dumps(values, ensure_ascii=False, indent=1, allow_nan=False)
         write_file(self.path / name, text.encode())
+
+
+def run_around(place: Path) -> Path | None:
+    """The run of which this file is a part, if it is one."""
+    for folder in place.resolve().parents:
+        part = place.resolve().relative_to(folder).parts[0]
+        if Run(folder).exists and PARTS.fullmatch(part):
+            return folder
+    return None
 
 
 def evaluation_json(evaluation: Evaluation, *, examples: bool) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from saccade.training.adapt import (
 from saccade.training.checkpoint import Checkpoint
 from saccade.training.counting import assemble_counting
 from saccade.training.crew import assemble, refuse_batch_statistics
-from saccade.training.decide import decided, refuse_contradictions
+from saccade.training.decide import decided, refuse_contradictions, warn_of_crowd
 from saccade.training.loop import Command, Weights, call
 from saccade.training.resume import (
     Resumed,
@@ -72,6 +72,7 @@ def train_run(
             events.warn(f"{out} is finished; nothing to do ({raised} on)")
             return run
         check_environment(run, resumed.settings, events)
+        warn_of_crowd(resumed.settings.train, events.warn)
         _train(run, task, resumed, start, events, started_at)
     return run
 

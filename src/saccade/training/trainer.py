@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from saccade.errors import TrainingError
+from saccade.errors import TooShortError, TrainingError
 from saccade.tasks.task import Evaluation
 from saccade.training import checkpoint
 from saccade.training.card import model_card
@@ -109,7 +109,7 @@ class Trainer:
                 if stopping:
                     raise self._stopped(saved=saved)
             if not self.standing.step:
-                raise TrainingError(
+                raise TooShortError(
                     f"the {self.config.minutes:g} minutes were over before the first update, after "
                     f"{self.seconds:.0f} seconds of set-up: repeat with --resume and more --minutes"
                 )
