@@ -23,7 +23,7 @@ DOCUMENTS = sorted(
     [*PROJECT.glob("*.md"), *PROJECT.glob("docs/**/*.md"), *PROJECT.glob("benchmarks/*.md")]
 )
 EXAMPLES = sorted(PROJECT.glob("examples/*.py"))
-EXPERIMENTS = sorted(PROJECT.glob("experiments/*.toml"))
+EXPERIMENTS = sorted(PROJECT.glob("experiments/**/*.toml"))
 RECORDS = sorted(PROJECT.glob("docs/decisions/[0-9]*.md"))
 SETUP_FILES = [PROJECT / name for name in ("Makefile", "constraints.txt", "pyproject.toml")]
 # What readers are told takes minutes is cut to two updates here.
@@ -204,6 +204,9 @@ def test_experiments_are_configs_that_say_how_to_run_them(path: Path) -> None:
     text = path.read_text("utf-8")
     train = resolve(tomllib.loads(text)).train
     assert train.minutes or train.steps
+    if (script := path.with_name("run.py")).exists():  # it is a part of what that runs
+        assert f"\n#   python {name_of(script)} --target " in text
+        return
     assert f"saccade train --config {name_of(path)} " in text
     assert "saccade eval runs/" in text
 
