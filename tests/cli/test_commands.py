@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from children import seconds_of_children
+from children import quick_seconds, seconds_of_children
 from cli.conftest import train_arguments
 from rich.console import Console
 from tiny_runs import everything
@@ -32,11 +32,10 @@ ENVIRONMENT = {
     **os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1", "COLUMNS": "100",
     "SACCADE_QUICK": "0",
 }  # fmt: skip
-HELP_SECONDS = 1.0  # of processor time
 
 
 def process(
-    *arguments: object, stdin: bytes = b"", seconds: float = 120
+    *arguments: object, stdin: bytes = b"", seconds: float = 600
 ) -> "subprocess.CompletedProcess[bytes]":
     command = [sys.executable, "-m", "saccade", *map(str, arguments)]
     return subprocess.run(
@@ -53,6 +52,7 @@ def test_help_is_quick_and_has_an_example(verb: str) -> None:
     )
     arguments = [verb, "--help"] if verb else ["--help"]
     command = [sys.executable, "-c", check, *arguments]
+    limit = quick_seconds()
     for _ in range(3):  # the first may have to compile what it imports
         before = seconds_of_children()
         done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT)
@@ -60,9 +60,9 @@ def test_help_is_quick_and_has_an_example(verb: str) -> None:
         assert done.returncode == 0, done.stderr
         assert done.stderr == ""
         assert re.search(rf"Examples?:\s+saccade {verb or 'demo'}", done.stdout)
-        if seconds < HELP_SECONDS:
+        if seconds < limit:
             break
-    assert seconds < HELP_SECONDS
+    assert seconds < limit
 
 
 def test_help_puts_flags_into_boxes_and_paragraphs_into_the_terminal() -> None:
@@ -132,7 +132,7 @@ def test_streams_that_are_closed(run_folder: Path) -> None:
     for closed, code, says in (("<&-", 2, b"standard input is closed"), (">&-", 0, b"")):
         done = subprocess.run(
             ["sh", "-c", f"{call} {closed}"], input=b"the cat\n", capture_output=True,
-            env=ENVIRONMENT, timeout=120,
+            env=ENVIRONMENT, timeout=600,
         )  # fmt: skip
         assert (done.returncode, done.stdout) == (code, b"")
         assert says in done.stderr
@@ -163,7 +163,7 @@ def test_a_prediction_that_is_terminated_leaves_nothing(
         begun_at = time.monotonic()
         while not any(path.stat().st_size for path in tmp_path.glob(".out.txt.*")):
             assert child.poll() is None
-            assert time.monotonic() < begun_at + 120
+            assert time.monotonic() < begun_at + 600
             time.sleep(0.01)
         for _ in range(2):  # as `timeout` does
             child.terminate()
@@ -296,7 +296,7 @@ def test_the_demo_says_how_to_get_the_explorer(
 
 @pytest.mark.slow
 def test_the_whole_demo_learns_to_translate(tmp_path: Path) -> None:
-    done = process("demo", "--out", tmp_path / "demo", seconds=600)
+    done = process("demo", "--out", tmp_path / "demo", seconds=1800)
     assert done.returncode == 0, done.stderr.decode()
     scores = json.loads((tmp_path / "demo" / "run" / "evals" / "test.json").read_text("utf-8"))
     assert scores["metrics"]["BLEU"]["value"] > 60  # 89 on two quiet cores

@@ -14,6 +14,8 @@ from saccade.cli.compare import CompareFlags
 from saccade.inspection import comparison
 from saccade.inspection.comparison import compare
 from saccade.models.transformer import Transformer
+from saccade.tasks.task import Plain
+from saccade.training import pool
 
 Saccade = Callable[..., Said]
 
@@ -190,13 +192,29 @@ def test_eval_scores_attention_by_gold_links(
 
 @pytest.mark.serial
 def test_workers_are_ready_before_the_clock_starts(
-    saccade: Saccade, run_folder: Path, corpus: Path
+    saccade: Saccade, run_folder: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = ["--data", corpus / "dev.en", corpus / "dev.de", "--beam", "1", "--json"]
     call = ["eval", run_folder, *data, "--name", "workers", "--workers"]
     one = json.loads(saccade(*call, 1).out)
-    begun_at = time.monotonic()
+    events: list[object] = []
+    ask = pool._Worker.ask
+
+    def answered(worker: pool._Worker, duty: Plain) -> Plain:
+        answer = ask(worker, duty)
+        events.append(worker.number)
+        return answer
+
+    class Clock:
+        def monotonic(self) -> float:
+            events.append("clock")
+            return time.monotonic()
+
+    monkeypatch.setattr(pool._Worker, "ask", answered)
+    monkeypatch.setattr(evaluate, "time", Clock())
     two = json.loads(saccade(*call, 2).out)
     assert one["metrics"] == two["metrics"]
-    # Four short sentences: most of the time goes into starting two processes.
-    assert two["seconds"] < (time.monotonic() - begun_at) / 2
+    first, last = (at for at, event in enumerate(events) if event == "clock")
+    assert sorted(events[:first]) == [1, 2]  # each has answered, so it has its model
+    assert events[first + 1 : last]
+    assert last == len(events) - 1

@@ -76,13 +76,13 @@ def test_a_server_answers_until_it_is_interrupted(run_folder: Path) -> None:
         assert process.stdout is not None
         place = process.stdout.readline().strip()
         assert place.startswith("http://127.0.0.1:")
-        with urllib.request.urlopen(f"{place}health", timeout=20) as answer:
+        with urllib.request.urlopen(f"{place}health", timeout=60) as answer:
             assert json.load(answer)["status"] == "ok"
-        with urllib.request.urlopen(place, timeout=20) as answer:
+        with urllib.request.urlopen(place, timeout=60) as answer:
             assert b"saccade explorer" in answer.read()
     finally:
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=30)
+        _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in errors
     assert errors.endswith("stopped\n")

@@ -29,7 +29,7 @@ def chromium() -> Iterator[Any]:
         missing = f"needs chromium and playwright: {INSTALL}; pip install playwright"
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(missing)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS, timeout=180_000)
         yield browser
         browser.close()
 

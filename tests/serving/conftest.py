@@ -80,8 +80,8 @@ def explorer(
     how = {"viewport": {"width": 1280, "height": 900}, **getattr(request, "param", {})}
     if str(how) not in contexts:
         contexts[str(how)] = browser.new_context(**how)
+        contexts[str(how)].set_default_timeout(60_000)  # goto, and other pages of it, included
     page = contexts[str(how)].new_page()
-    page.set_default_timeout(10_000)
     explorer = Explorer(page, address)
     explorer.watch()
     explorer.open()

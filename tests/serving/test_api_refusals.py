@@ -143,11 +143,13 @@ def test_a_failure_inside_is_one_sentence_too(
 def test_an_engine_that_is_full_says_so(engine: Engine) -> None:
     full = Engine(engine.models, waiting=1)
     begun, ending = Event(), Event()
-    job = full._queued(lambda: begun.set() or ending.wait(10))
-    assert begun.wait(10)
-    with pytest.raises(BusyError):
-        full.predict(PredictRequest(run="small", texts=["a b"]))
-    ending.set()
+    job = full._queued(lambda: begun.set() or ending.wait())
+    try:
+        assert begun.wait(60)
+        with pytest.raises(BusyError):
+            full.predict(PredictRequest(run="small", texts=["a b"]))
+    finally:
+        ending.set()
     assert job.result()
     full.close()
 

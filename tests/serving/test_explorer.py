@@ -1,8 +1,9 @@
 """The explorer in a real browser: typed, clicked and read as a person would, without a network."""
 
 import re
-import time
 from collections.abc import Iterator
+from functools import partial
+from threading import Condition
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from fastapi.testclient import TestClient
 from serving.browser import Explorer
 
 from saccade.serving.engine import Engine
+from saccade.serving.schemas import Draft
 
 pytestmark = pytest.mark.serial
 TEXT = "a b c d"
@@ -19,6 +21,13 @@ CROSS = ["decoder.0.cross_attention", "decoder.1.cross_attention"]
 def api(client: TestClient, **request: Any) -> Any:
     body = {"run": "small", "texts": [TEXT], **request}
     return client.post("/v1/predict", json=body).json()["predictions"][0]
+
+
+def answer(client: TestClient, route: Any, text: str) -> None:
+    """What the API answers to a request of the page, with a text that tells it from others."""
+    found = client.post("/v1/predict", json=route.request.post_data_json).json()
+    found["predictions"][0]["text"] = text
+    route.fulfill(json=found)
 
 
 # --- 1: type, choose, read, point ---
@@ -36,24 +45,35 @@ def test_an_empty_page_offers_sentences_to_click(explorer: Explorer) -> None:
 def test_enter_runs_and_the_output_appears_token_by_token(
     explorer: Explorer, client: TestClient, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    at_once = engine.stream
+    at_once, shown, seen, drafts = engine.stream, Condition(), set[str](), list[str]()
+
+    def see(text: str) -> None:
+        with shown:
+            seen.add(text)
+            shown.notify()
 
     def slowly(request: Any) -> Iterator[Any]:
         for event in at_once(request):
             yield event
-            time.sleep(0.05)  # so small a model says all in one packet
+            if isinstance(event, Draft) and event.text:  # so small a model says all in one packet
+                drafts.append(event.text)
+                with shown:
+                    shown.wait_for(partial(seen.__contains__, event.text), timeout=60)
 
     monkeypatch.setattr(engine, "stream", slowly)
+    explorer.page.expose_function("see", see)
     explorer.page.evaluate(
         """() => { window.said = []; new MutationObserver(() => {
             const text = document.querySelector("[data-testid=output]")?.textContent;
-            if (text && window.said.at(-1) !== text) window.said.push(text);
+            if (!text || window.said.at(-1) === text) return;
+            window.said.push(text);
+            window.see(text);
         }).observe(document.body, {subtree: true, childList: true, characterData: true}); }"""
     )
     expected = api(client)["text"]
     assert explorer.ask(TEXT) == expected
     said = explorer.page.evaluate("window.said")
-    assert said[-1] == expected
+    assert said == [*dict.fromkeys([*drafts, expected])]
     assert len(said) > 2
     assert all(expected.startswith(text) for text in said)
 
@@ -186,15 +206,28 @@ def test_the_beam_tree_and_a_path_that_was_dropped(explorer: Explorer, client: T
     assert explorer.count("[data-testid=node]") == len(nodes)
     assert explorer.count(".node.returned") == sum(node["returned"] for node in nodes)
     dropped = next(n for n, node in enumerate(nodes) if not node["kept"] and node["step"] == 2)
+    asked: list[Any] = []
+
+    def mark(route: Any) -> None:
+        asked.append(route.request.post_data_json["output_ids"])
+        answer(client, route, "DROPPED")
+
+    explorer.page.route("**/v1/predict", mark)
     explorer.page.click(f"[data-node='{dropped}']")
     explorer.page.wait_for_selector("[data-testid=returned]")
     explorer.settle()
-    assert explorer.output() != said
+    assert explorer.output() == "DROPPED"
+    assert asked[0] == [nodes[number]["id"] for number in path(nodes, dropped)]
     explorer.page.click("[data-tab=matrix]")
     assert explorer.count(".matrix [data-axis=rows]") == 3
     explorer.page.click("[data-testid=returned]")
     explorer.page.wait_for_selector("[data-testid=returned]", state="detached")
     assert explorer.output() == said
+
+
+def path(nodes: Any, last: int) -> list[int]:
+    """The numbers of the nodes from the root to the last."""
+    return [*path(nodes, nodes[last]["parent"]), last] if last >= 0 else []
 
 
 # --- 4: heads off ---
@@ -204,8 +237,16 @@ def test_heads_are_switched_off_and_the_difference_is_marked(
     explorer: Explorer, client: TestClient
 ) -> None:
     before = explorer.ask(TEXT)
-    expected = api(client, heads_off={CROSS[0]: [0, 1], CROSS[1]: [0, 1]})["text"]
-    assert expected != before, "the tiny model does not use its attention"
+    off = {CROSS[0]: [0, 1], CROSS[1]: [0, 1]}
+    expected = f"{api(client, heads_off=off)['text']} OTHER"
+
+    def mark(route: Any) -> None:
+        """The text differs, even if the tiny model does not use its attention."""
+        request = route.request.post_data_json
+        text = api(client, **request)["text"]
+        answer(client, route, f"{text} OTHER" if request["heads_off"] == off else text)
+
+    explorer.page.route("**/v1/predict", mark)
     for layer in (0, 1):
         explorer.page.focus(f"[data-header-layer='{layer}']")
         explorer.page.keyboard.press("x")
@@ -221,21 +262,19 @@ def test_heads_are_switched_off_and_the_difference_is_marked(
 
 def test_an_answer_that_is_overtaken_is_not_shown(explorer: Explorer, client: TestClient) -> None:
     explorer.ask(TEXT)
-    both = api(client, heads_off={CROSS[0]: [0, 1], CROSS[1]: [0, 1]})["text"]
-    assert both != api(client, heads_off={CROSS[0]: [0, 1]})["text"], "the answers are the same"
     held: list[Any] = []
     explorer.page.route(
-        "**/v1/predict", lambda route: route.continue_() if held else held.append(route)
+        "**/v1/predict",
+        lambda route: answer(client, route, "NEWEST") if held else held.append(route),
     )
     for layer in (0, 1):
         explorer.page.focus(f"[data-header-layer='{layer}']")
         explorer.page.keyboard.press("x")
-    output = explorer.page.locator("[data-testid=output]", has_text=re.compile(f"^{both}$"))
-    output.wait_for()
+    explorer.page.locator("[data-testid=output]", has_text=re.compile("^NEWEST$")).wait_for()
     with explorer.page.expect_response("**/v1/predict"):
-        held[0].continue_()
+        answer(client, held[0], "OVERTAKEN")
     explorer.settle()
-    assert explorer.output() == both
+    assert explorer.output() == "NEWEST"
 
 
 def test_with_other_heads_no_path_of_the_old_tree_is_left(explorer: Explorer) -> None:
@@ -270,6 +309,7 @@ def test_two_runs_side_by_side(explorer: Explorer, client: TestClient) -> None:
     said = explorer.ask(TEXT)
     explorer.page.select_option("[data-testid=compare-choice]", "other")
     explorer.page.wait_for_selector("[data-view][data-run=other] .sentence")
+    explorer.settle()  # both runs are asked
     theirs = client.post("/v1/predict", json={"run": "other", "texts": [TEXT]}).json()
     assert explorer.output("small") == said
     assert explorer.output("other") == theirs["predictions"][0]["text"]

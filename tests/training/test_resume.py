@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,11 +25,13 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 @contextmanager
-def started(out: Path, corpus: list[str], *sets: str) -> Iterator["subprocess.Popen[bytes]"]:
-    """A training process; whatever happens, none is left behind."""
+def started(
+    out: Path, corpus: list[str], *sets: str, ending: str = ""
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """A training process that ends as kill_target.py says; none is left behind."""
     with subprocess.Popen(
         [sys.executable, str(TARGET), str(out), *corpus, *sets],
-        env={**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1", "ENDING": ending},
         stderr=subprocess.PIPE,
     ) as process:
         try:
@@ -38,19 +40,16 @@ def started(out: Path, corpus: list[str], *sets: str) -> Iterator["subprocess.Po
             process.kill()
 
 
+def ended(out: Path, corpus: list[str], *sets: str, ending: str = "") -> tuple[int, str]:
+    """The exit code of a run, and what it said."""
+    with started(out, corpus, *sets, ending=ending) as process:
+        _, errors = process.communicate(timeout=600)
+    return process.returncode, errors.decode()
+
+
 def finish(out: Path, corpus: list[str], *sets: str) -> None:
-    with started(out, corpus, *sets) as process:
-        _, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors.decode()
-
-
-def wait_until(ready: Callable[[], bool], process: "subprocess.Popen[bytes]") -> None:
-    """Look again and again, while the process lives and for two minutes at most."""
-    deadline_at = time.monotonic() + 120
-    while not ready():
-        assert process.poll() is None, process.communicate()[1].decode()
-        assert time.monotonic() < deadline_at
-        time.sleep(0.002)
+    code, errors = ended(out, corpus, *sets)
+    assert code == 0, errors
 
 
 def last_step(out: Path) -> int:
@@ -81,16 +80,15 @@ def test_a_kill_changes_nothing(
 ) -> None:
     """One in five while it starts, one while it ends, the others as it trains and saves."""
     draw, out, kind = random.Random(number), tmp_path / "run", number % 5
-    with started(out, corpus, *KILLED) as process:
-        if kind == 0:
+    if kind == 0:  # a quick machine may be done
+        with started(out, corpus, *KILLED) as process:
             time.sleep(draw.uniform(0, 3))
-        else:
-            step = STEPS if kind == 1 else draw.randint(1, STEPS // 2)
-            wait_until(lambda: last_step(out) >= step, process)
-            time.sleep(draw.uniform(0, 0.05))
-        process.kill()
-    # At its start or end a quick machine may be done; in between there is too much left to do.
-    assert process.returncode == -signal.SIGKILL or kind < 2
+            process.kill()
+    else:
+        step = STEPS if kind == 1 else draw.randint(1, STEPS // 2)
+        ending = f"SIGALRM {step} {draw.uniform(1e-6, 0.05)}"
+        code, errors = ended(out, corpus, *KILLED, ending=ending)
+        assert code == -signal.SIGALRM or (kind, code) == (1, 0), errors
     finish(out, corpus, *KILLED)
     assert weights(out) == whole
 
@@ -100,11 +98,8 @@ def test_terminated_saves_and_continues(
     tmp_path: Path, corpus: list[str], whole: tuple[bytes, ...]
 ) -> None:
     out, settings = tmp_path / "run", (*KILLED, f"train.save_every={STEPS}")
-    with started(out, corpus, *settings) as process:
-        wait_until((out / "metrics.jsonl").exists, process)
-        process.terminate()
-        process.communicate(timeout=60)
-    assert process.returncode == 143
-    assert 0 < last_step(out) < STEPS
+    code, errors = ended(out, corpus, *settings, ending="SIGTERM 12")
+    assert code == 143, errors
+    assert last_step(out) == 12
     finish(out, corpus, *settings)
     assert weights(out) == whole
