@@ -164,7 +164,6 @@ def test_output_replaces_files_alone(saccade: Saccade, run_folder: Path, tmp_pat
     assert list((tmp_path / "there").iterdir()) == [file]
 
 
-@pytest.mark.parametrize("mode", [0o600, 0o444, 0o777])
 @pytest.mark.parametrize("flag", ["--output", "--alignments"])
 @pytest.mark.parametrize("part", ["model.safetensors", "config.toml", "evals/new.json"])
 def test_no_part_of_a_run_is_written_over(
@@ -201,6 +200,7 @@ def test_one_choice_is_one_path(saccade: Saccade, run_folder: Path) -> None:
     assert "there is one path" in said.err
 
 
+@pytest.mark.parametrize("mode", [0o600, 0o444, 0o777])
 def test_output_keeps_who_may_read_a_file(
     saccade: Saccade, run_folder: Path, tmp_path: Path, mode: int
 ) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from io import TextIOBase
 from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, cast
@@ -284,7 +285,7 @@ def _written(name: str) -> Iterator[TextIO]:
         return
     if path.exists() and not path.is_file():  # a pipe or a device: nothing to put in its place
         with _opened(path, name) as file:  # a link to a pipe, as /dev/fd/63, resolves to no file
-            yield file
+            yield cast(TextIO, file)
         return
     fresh = place.with_name(f".{place.name}.{os.getpid()}.tmp")
     file = _opened(fresh, name)
@@ -292,16 +293,16 @@ def _written(name: str) -> Iterator[TextIO]:
         with file:
             if place.exists():  # at once: what others may not read, they may not read half-written
                 shutil.copymode(place, fresh)
-            yield file
+            yield cast(TextIO, file)
         fresh.replace(place)
     finally:
         fresh.unlink(missing_ok=True)
 
 
-def _opened(place: Path, named: str) -> TextIO:
+def _opened(place: Path, named: str) -> TextIOBase:
     try:
         if packed(named):
-            return cast(TextIO, gzip.open(place, "wt", encoding="utf-8", newline="\n"))
+            return cast(TextIOBase, gzip.open(place, "wt", encoding="utf-8", newline="\n"))
         return place.open("w", encoding="utf-8", newline="\n", errors="replace")
     except FileNotFoundError:
         told = f"cannot be written: make the folder {place.parent} first"
