@@ -104,6 +104,11 @@ def test_a_file_stays_small(path: Path) -> None:
             assert ladder(node) <= 3, f"line {node.lineno}: use a table"
 
 
+@pytest.mark.parametrize("path", sorted(Path(__file__).parent.rglob("*.py")), ids=lambda p: p.name)
+def test_a_file_of_tests_stays_small_too(path: Path) -> None:
+    assert len(path.read_text("utf-8").splitlines()) <= 400
+
+
 @each_file
 def test_no_file_runs_what_it_reads(path: Path) -> None:
     assert list(forbidden(ast.parse(path.read_text("utf-8")))) == []

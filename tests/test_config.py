@@ -15,16 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import AfterValidator
 
-from saccade.config import (
-    build,
-    dump_toml,
-    find,
-    merge,
-    override,
-    part,
-    read_toml,
-    unbuild,
-)
+from saccade.config import build, dump_toml, find, merge, override, part, read_toml, unbuild
 from saccade.errors import InputError
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from saccade.decoding.options import PENALTIES, DecodeOptions
-from saccade.decoding.search import LIMITS, LONGEST
+from saccade.decoding.search import LIMITS, LONGEST, SearchOptions
 from saccade.errors import InputError
 
 RANGES = [*LIMITS.items(), ("repetition_penalty", PENALTIES)]
@@ -43,3 +43,24 @@ def test_the_shortest_output_is_no_longer_than_the_longest():
 def test_one_stop_string_is_no_list_of_letters():
     with pytest.raises(InputError, match=r"such as \['dog'\]"):
         DecodeOptions(beam=1, stop="dog")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"beam": 0}, "beam is 0"),
+        ({"choices": 0}, "choices is 0"),
+        ({"beam": 2, "nbest": 3}, "nbest is 3"),
+        ({"length_penalty": -1.0}, "length_penalty"),
+        ({"length_penalty": float("nan")}, "length_penalty"),
+        ({"max_extra": -1}, "max_extra"),
+    ],
+)
+def test_wrong_options_are_refused(options, message):
+    with pytest.raises(InputError, match=message):
+        SearchOptions(**options)
+
+
+def test_the_maximum_length_follows_the_source():
+    assert SearchOptions(max_ratio=1.5, max_extra=3).max_length(5) == 10
+    assert SearchOptions(max_ratio=0.0, max_extra=0).max_length(5) == 1

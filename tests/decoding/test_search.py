@@ -19,13 +19,8 @@ from decoding.tiny_decoders import (
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from saccade.decoding.choices import MANY, top_cpu, top_device
-from saccade.decoding.search import (
-    BeamTree,
-    SearchOptions,
-    beam_search,
-    greedy_search,
-)
+from saccade.decoding.choices import MANY
+from saccade.decoding.search import BeamTree, SearchOptions, beam_search, greedy_search
 from saccade.decoding.walk import BLOCK, Bounds
 from saccade.errors import InputError
 
@@ -363,32 +358,6 @@ def test_blocks_of_rows_are_joined_in_order():
                 assert [each.log_prob for each in found[b]] == pytest.approx(top.values[b].tolist())
 
 
-def test_the_ways_to_the_top_agree():
-    log_probs = torch.randn(7, 50).log_softmax(-1)
-    values, tokens = top_device(log_probs, 6)
-    ours, ids = top_cpu(log_probs.clone(), 6)
-    assert (ours == values).all()
-    assert (ids == tokens).all()
-
-
-@pytest.mark.parametrize("allowed", [200, 60, 40])
-def test_many_choices_are_those_of_as_many_passes(allowed):
-    """Also of equals, the lower id first, and where fewer tokens are allowed than choices."""
-    log_probs = torch.randint(-9, 0, (7, 200)).float()  # many equals
-    log_probs[3] = torch.randn(200)
-    for row in range(7):
-        log_probs[row, torch.randperm(200)[allowed:]] = NEVER
-    choices = MANY + 20
-    values, tokens = top_cpu(log_probs.clone(), choices)
-    left = log_probs.clone().numpy()
-    for choice in range(choices):
-        best = left.argmax(-1)
-        real = left.max(-1) > NEVER
-        assert (values[:, choice] == left.max(-1)).all()
-        assert (tokens[real, choice] == best[real]).all()
-        left[range(7), best] = NEVER
-
-
 def test_a_search_of_many_choices_is_that_of_few_and_more():
     """With one path, the choices beyond the first change nothing; with a tree they are told."""
     decoder = Table(torch.randn(2, 5, 60, 60, dtype=torch.float64))
@@ -420,30 +389,9 @@ def test_an_empty_batch_is_an_empty_answer():
         assert search(decoder, decoder.start(torch.zeros(0, D)), [], beam=beam) == []
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"beam": 0}, "beam is 0"),
-        ({"choices": 0}, "choices is 0"),
-        ({"beam": 2, "nbest": 3}, "nbest is 3"),
-        ({"length_penalty": -1.0}, "length_penalty"),
-        ({"length_penalty": float("nan")}, "length_penalty"),
-        ({"max_extra": -1}, "max_extra"),
-    ],
-)
-def test_wrong_options_are_refused(options, message):
-    with pytest.raises(InputError, match=message):
-        SearchOptions(**options)
-
-
 def test_wrong_lengths_are_refused():
     decoder = TinyRNN()
     state = decoder.start(torch.zeros(2, D))
     for lengths in ([3], [3, 0]):
         with pytest.raises(InputError, match="maximum length"):
             search(decoder, state, lengths)
-
-
-def test_the_maximum_length_follows_the_source():
-    assert SearchOptions(max_ratio=1.5, max_extra=3).max_length(5) == 10
-    assert SearchOptions(max_ratio=0.0, max_extra=0).max_length(5) == 1

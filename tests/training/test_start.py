@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +21,11 @@ from tiny_runs import (
 
 from saccade.blocks.norms import LayerNorm
 from saccade.config import merge, override
-from saccade.errors import InputError, TrainingError
+from saccade.errors import InputError
 from saccade.tasks import generate, translate
 from saccade.tasks.translate import Translate
-from saccade.training import machine, trainer
+from saccade.training import trainer
 from saccade.training.checkpoint import load_tensors, steps
-from saccade.training.decide import refuse_contradictions
 from saccade.training.run import MARK, Run
 from saccade.training.start import Start, mean_and_spread, train_run, train_seeds
 
@@ -374,79 +372,3 @@ def test_mean_and_spread() -> None:
     mean, spread = mean_and_spread([1.0, 2.0, 3.0])
     assert (mean, spread) == pytest.approx((2.0, 1.0))
     assert mean_and_spread([4.0]) == (4.0, 0.0)
-
-
-# --- the machine -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("steps", "threads"), [(1, 1), (10, machine.cores())])
-def test_what_the_machine_decides_is_written_down(
-    tmp_path: Path, files: list[str], steps: int, threads: int
-) -> None:
-    config = override(tiny(files), [f"train.steps={steps}"])
-    del config["train"]["processes"], config["train"]["threads"]
-    run, _ = train(config, tmp_path / "run")
-    written = run.config()["train"]
-    assert written["processes"] == 1  # 200 tokens a batch are not worth a second
-    assert written["threads"] == threads
-
-
-def test_threads_are_given_back(
-    tmp_path: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    calls: list[int] = []
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
-    monkeypatch.setattr(torch, "set_num_threads", calls.append)
-    with pytest.raises(Killed):
-        train(config, tmp_path / "run", update=die_at(2))
-    train(config, tmp_path / "run", resume=True)
-    assert calls == [1, 7, 1, 7]
-
-
-def test_processes_that_pay() -> None:
-    assert machine.processes_that_pay("cpu", 100, compiled=False) == 1
-    assert machine.processes_that_pay("cpu", 10**6, compiled=False) == machine.cores()
-    assert machine.processes_that_pay("cpu", 10**6, compiled=True) == 1
-
-
-@pytest.mark.parametrize(("processor", "system"), [("arm64", "darwin"), ("AMD64", "win32")])
-def test_where_memory_is_not_shared_safely_there_is_one_process(
-    tmp_path: Path,
-    files: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-    processor: str,
-    system: str,
-) -> None:
-    monkeypatch.setattr(machine.platform, "machine", lambda: processor)
-    monkeypatch.setattr(machine.sys, "platform", system)
-    assert machine.processes_that_pay("cpu", 10**6, compiled=False) == 1
-    with pytest.raises(InputError, match=r"train\.processes = 2 cannot share memory"):
-        train(override(tiny(files), ["train.processes=2"]), tmp_path / "run")
-
-
-def test_unset_budget_is_a_default_of_minutes(tmp_path: Path, files: list[str]) -> None:
-    config = tiny(files)
-    del config["train"]["steps"]
-    before = time.monotonic() - 3600  # the budget began an hour ago
-    with pytest.raises(TrainingError, match="the 15 minutes were over"):
-        train_run(config, tmp_path / "run", Start(started_at=before))
-    run = Run(tmp_path / "run")
-    assert run.config()["train"]["minutes"] == 15
-    assert steps(run.checkpoints) == []
-
-
-def test_the_rate_of_the_paper_needs_a_width(tmp_path: Path, files: list[str]) -> None:
-    config = override(tiny(files), ["train.schedule=paper", "train.steps=1"])
-    run, _ = train(config, tmp_path / "run")
-    settings = run.settings()
-    without = {name: value for name, value in settings.model.items() if name != "dim"}
-    with pytest.raises(InputError, match=r"'paper' is a formula of model\.dim, which transformer"):
-        refuse_contradictions(dataclasses.replace(settings, model=without))
-
-
-def test_patience_needs_something_to_count(tmp_path: Path, files: list[str]) -> None:
-    for sets in (["train.patience=2"], ["train.patience=2", "train.eval_every=2"]):
-        with pytest.raises(InputError, match=r"eval_every and task\.dev"):
-            train(override(tiny(files), sets), tmp_path / "run")
-    with pytest.raises(InputError, match="average_of"):
-        train(override(tiny(files), ["train.average_of=best"]), tmp_path / "run")

@@ -60,10 +60,11 @@ def _one_update(train: TrainConfig) -> TrainConfig:
 
 def warn_of_crowd(train: TrainConfig, warn: Callable[[str], None]) -> None:
     """More processes than cores give the same bits, and wait for each other."""
-    if (train.processes or 1) > cores():
+    count = cores()
+    if (train.processes or 1) > count:
         warn(
-            f"train.processes is {train.processes}, and there are {cores()} cores: they wait for "
-            "each other, which is slow"
+            f"train.processes is {train.processes}, and this machine has {count} "
+            f"core{'s' * (count > 1)}: they wait for each other, which is slow"
         )
 
 

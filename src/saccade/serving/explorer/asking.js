@@ -102,10 +102,14 @@ export function createAsking(store) {
         if (current?.now.target !== answer.now.target) return; // of another text, path or heads
         if (state.kind !== kind || state.layer !== layer || state.head !== head) return;
         // Alone, a kind may be small enough to come whole.
-        const chosen = (each) => (fetched.scale === 1 ? fetched : { ...each, chosen: fetched.chosen, wanted });
-        const heads = current.now.attention.map((each) => (each.kind === attention.kind ? chosen(each) : each));
+        const chosen = { chosen: fetched.chosen, wanted };
+        const heads = current.now.attention.map((each) => {
+          if (each.kind !== attention.kind) return each;
+          return fetched.scale === 1 ? fetched : { ...each, ...chosen };
+        });
         const now = { ...current.now, attention: heads };
-        keep(name, { ...current, now, searched: current.now === current.searched ? now : current.searched });
+        const searched = current.now === current.searched ? now : current.searched;
+        keep(name, { ...current, now, searched });
       });
     }
   }
