@@ -37,6 +37,18 @@ def test_csv_is_quoted_and_a_bad_line_takes_its_row_along(write):
     assert list(read_pairs([write("b.csv", f"{long},y\n")])) == [(long, "y")]
 
 
+def test_the_line_ends_of_csv_are_nothing_odd(write):
+    """Those of RFC 4180; in lines of text they are."""
+    told = {}
+    for name in ("a.csv", "a.tsv"):
+        text = ParallelText(
+            [write(name, "a,b\r\nc,d\r\n".replace(",", "\t" if "t" in name else ","))]
+        )
+        assert list(text) == [("a", "b"), ("c", "d")]
+        told[name] = text.report.summary()
+    assert told == {"a.csv": "", "a.tsv": "2 lines ending in CR LF"}
+
+
 @pytest.mark.parametrize("tab", ["\t", ","], ids=["tsv", "csv"])
 @pytest.mark.parametrize("header", [True, False])
 def test_a_line_of_spaces_is_a_blank_row(write, tab, header):

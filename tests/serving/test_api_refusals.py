@@ -67,6 +67,11 @@ def test_text_of_another_type_is_refused(client: TestClient) -> None:
     body = json.dumps({"run": "small", "texts": [TEXT]})
     answer = client.post("/v1/predict", content=body, headers={"content-type": "text/plain"})
     assert answer.status_code == 422
+    assert "content-type application/json" in strict(answer.content)["error"]
+    broken = client.post(
+        "/v1/predict", content="{bad", headers={"content-type": "application/json"}
+    )
+    assert strict(broken.content)["error"].startswith("the body is not JSON: ")
 
 
 def test_a_body_over_the_limit_is_refused_with_or_without_its_length(client: TestClient) -> None:

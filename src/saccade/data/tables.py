@@ -70,12 +70,14 @@ def _csv_rows(table: Table, counts: Counter[str]) -> Iterator[Row]:
     skips = table.on_bad_utf8 == "skip"  # of a row the whole, so all of its lines are read
     lines = read_text(table.path, "replace" if skips else table.on_bad_utf8, counts)
     rows = csv.reader((RETURN.sub(STAND_IN, line) for line in lines), strict=True)
+    odd_ends = counts["crlf"]
     while True:
         number, bad = rows.line_num + 1, counts["bad_utf8"]
         try:
             cells = next(rows, None)
         except csv.Error as error:
             raise InputError(f"{table.path}, line {number}: not CSV ({error})") from None
+        counts["crlf"] = odd_ends  # here CR LF is the usual end
         if cells is None:
             return
         skipped = skips and counts["bad_utf8"] > bad

@@ -120,6 +120,10 @@ def _failed(status: int, sentence: str, field: str | None = None) -> Response:
 def _invalid(_: Request, error: Any) -> Response:
     """The first thing that is wrong with a request, and where."""
     first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return _failed(422, f"the body is not JSON: {first['ctx']['error']}")
+    if first["loc"] == ("body",) and first["type"].endswith("_type"):
+        return _failed(422, "the body must be a JSON object, sent as content-type application/json")
     field = ".".join(str(part) for part in first["loc"] if part != "body") or None
     what = first["msg"].removeprefix("Value error, ")
     return _failed(422, f"{field}: {what}" if field else what, field)
