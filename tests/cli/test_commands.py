@@ -22,7 +22,7 @@ import saccade
 from saccade.cli import VERBS, demo
 from saccade.cli.demo import TRANSLATED, UNSEEN
 from saccade.data import english_french
-from saccade.errors import InputError
+from saccade.errors import InputError, TooShortError, TrainingError
 from saccade.training.run import Run
 from saccade.training.signals import Interrupted
 
@@ -264,6 +264,17 @@ def test_a_demo_that_is_stopped_leaves_an_earlier_one_whole(
     monkeypatch.setattr(demo, "_trained", stopped)
     assert demo.demo(flags=demo.DemoFlags(out=folder)) == 130
     assert everything(folder).keys() >= {"alignment.png", "run/precious"}
+
+
+def test_a_demo_that_had_no_time_says_what_it_needs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def over(*_: object, **__: object) -> list[Run]:
+        raise TooShortError("the 0.1 minutes were over: repeat with --resume")
+
+    monkeypatch.setattr("saccade.cli.train.train_with", over)
+    with pytest.raises(TrainingError, match=r"^0\.01 minutes were over .* more --minutes$"):
+        demo.demo(flags=demo.DemoFlags(out=tmp_path / "demo", minutes=0.01))
 
 
 @pytest.mark.parametrize("busy", ["demo", "demo/run", "demo/run.new"])

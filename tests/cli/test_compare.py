@@ -190,6 +190,15 @@ def test_eval_scores_attention_by_gold_links(
     assert rates["AER"]["scores"][2]["interval"] is not None
 
 
+def test_a_file_is_no_place_for_the_charts_which_is_said_first(
+    saccade: Saccade, run_folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "notes").write_text("mine")
+    said = saccade("compare", run_folder, run_folder, "--out", tmp_path / "notes")
+    assert (said.code, said.out) == (2, "")
+    assert "is a file; name a folder" in said.err
+
+
 @pytest.mark.serial
 def test_workers_are_ready_before_the_clock_starts(
     saccade: Saccade, run_folder: Path, corpus: Path, monkeypatch: pytest.MonkeyPatch

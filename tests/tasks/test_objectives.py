@@ -1,4 +1,4 @@
-"""What translate minimises when two passes over each pair shall agree (R-Drop)."""
+"""What translate minimises: of real tokens alone, and when two passes shall agree (R-Drop)."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from tiny_runs import Killed, close, die_at, tiny, train, weights_at
 
 from saccade.blocks.agreement import agreeing_cross_entropy
@@ -35,6 +36,18 @@ def batch() -> PairBatch:
     source = torch.tensor([[3, 4, 5, 2], [6, 2, 0, 0]])
     target = torch.tensor([[1, 5, 4, 3, 2], [1, 6, 2, 0, 0]])
     return PairBatch(source, lengths, target, lengths)
+
+
+def test_padding_is_no_part_of_the_loss(model: Transformer, batch: PairBatch) -> None:
+    wider = PairBatch(
+        F.pad(batch.source, (0, 3)), batch.source_lengths,
+        F.pad(batch.target, (0, 2)), batch.target_lengths,
+    )  # fmt: skip
+    one, other = (
+        TranslateObjective(model.eval(), 0.1)(each, None)[0]["loss"] for each in (batch, wider)
+    )
+    assert one.count == other.count == 6
+    torch.testing.assert_close(one.sum, other.sum)
 
 
 def test_each_pair_is_read_twice_and_padding_loses_nothing(
