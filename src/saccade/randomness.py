@@ -41,6 +41,7 @@ def seeded(number: int) -> Iterator[None]:
     """
     import torch
 
-    with torch.random.fork_rng():
+    used = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices=used):
         torch.manual_seed(number)
         yield

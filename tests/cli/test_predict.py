@@ -179,7 +179,10 @@ def test_no_part_of_a_run_is_written_over(
 def test_an_output_may_be_gzipped(saccade: Saccade, run_folder: Path, tmp_path: Path) -> None:
     plain = saccade("predict", run_folder, stdin=b"the cat\na dog\n").out
     saccade("predict", run_folder, "--output", tmp_path / "o.GZ", stdin=b"the cat\na dog\n")
-    assert gzip.decompress((tmp_path / "o.GZ").read_bytes()).decode() == plain
+    packed = (tmp_path / "o.GZ").read_bytes()
+    assert gzip.decompress(packed).decode() == plain
+    saccade("predict", run_folder, "--output", tmp_path / "p.gz", stdin=b"the cat\na dog\n")
+    assert (tmp_path / "p.gz").read_bytes() == packed
 
 
 def test_what_an_unfinished_run_predicts_is_told_as_such(

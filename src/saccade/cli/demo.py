@@ -116,8 +116,7 @@ def _in_place(trained: "Run", out: Path) -> "Run":
 
     run = Run(out / "run")
     with run.locked():
-        if run.path.exists():
-            run.path.rename(out / OLD)
+        run.path.rename(out / OLD)
         trained.path.rename(run.path)
         for name in (OLD, *PICTURES):
             _remove(out / name)

@@ -7,13 +7,13 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from io import TextIOBase
+from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TextIO
 
 from cyclopts import Parameter
 
@@ -285,30 +285,33 @@ def _written(name: str) -> Iterator[TextIO]:
         return
     if path.exists() and not path.is_file():  # a pipe or a device: nothing to put in its place
         with _opened(path, name) as file:  # a link to a pipe, as /dev/fd/63, resolves to no file
-            yield cast(TextIO, file)
+            yield file
         return
     fresh = place.with_name(f".{place.name}.{os.getpid()}.tmp")
-    file = _opened(fresh, name)
     try:
-        with file:
+        with _opened(fresh, name) as file:
             if place.exists():  # at once: what others may not read, they may not read half-written
                 shutil.copymode(place, fresh)
-            yield cast(TextIO, file)
+            yield file
         fresh.replace(place)
     finally:
-        fresh.unlink(missing_ok=True)
+        with suppress(NotADirectoryError):  # where it could not even be opened
+            fresh.unlink(missing_ok=True)
 
 
-def _opened(place: Path, named: str) -> TextIOBase:
+@contextmanager
+def _opened(place: Path, named: str) -> Iterator[TextIO]:
     try:
-        if packed(named):
-            return cast(TextIOBase, gzip.open(place, "wt", encoding="utf-8", newline="\n"))
-        return place.open("w", encoding="utf-8", newline="\n", errors="replace")
+        raw = place.open("wb")
     except FileNotFoundError:
         told = f"cannot be written: make the folder {place.parent} first"
         raise InputError(f"{named}: {told}") from None
     except OSError as error:
         raise InputError(f"{named}: cannot be written: {error.strerror}") from None
+    with raw:  # the same text is the same bytes: neither a name nor a time is packed with it
+        whole = gzip.GzipFile("", "wb", fileobj=raw, mtime=0) if packed(named) else raw
+        with whole, TextIOWrapper(whole, "utf-8", errors="replace", newline="\n") as file:
+            yield file
 
 
 def _refuse_with_stream(places: Places, decoding: PredictFlags, engine: EngineFlags) -> None:
